@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command ipam-operator gives addresses of pools to claims. "ipam-operator check" looks for contradictions in a cluster, "ipam-operator import" imports the pools of
-// another provider.
+// another provider, "ipam-operator probe" is an inventory of addresses that answer on the network.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/logging"
 	"github.com/muster-io/muster/ipam-operator/internal/app"
 )
 
@@ -34,7 +35,7 @@ func main() {
 		os.Exit(2)
 	}
 	if err := app.Run(ctx, options); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		logging.Ended("ipam-operator", err)
 		os.Exit(1)
 	}
 }

@@ -203,6 +203,23 @@ func (l *Layout) ReservedFor(addr netip.Addr) (claim string, ok bool) {
 	return claim, ok
 }
 
+// Withheld says why an address is not given to a claim of a name; empty where it can be. A preallocation to the claim lifts every other reason.
+func (l *Layout) Withheld(addr netip.Addr, claim string) string {
+	owner, isReserved := l.reservee[addr]
+	what, isSpecial := l.special[addr]
+	switch {
+	case isReserved && owner == claim:
+		return ""
+	case isReserved:
+		return "preallocated to claim " + owner
+	case l.isExcluded(addr):
+		return "excluded"
+	case isSpecial:
+		return what
+	}
+	return ""
+}
+
 // network is what an address that lies in a range of the pool comes with. Bits is the length of the prefix that it begins; zero for a single address.
 func (l *Layout) network(addr netip.Addr, bits int) (Network, bool) {
 	if i, ok := l.ranges.find(addr); ok && l.entries[i].bits == bits && (bits == 0 || block(addr, bits).Addr() == addr) {

@@ -133,7 +133,7 @@ const (
 //sumtype:decl
 type Action interface{ action() }
 
-// Nothing changes no object.
+// Nothing is the action that changes no object.
 type Nothing struct{}
 
 // Adopt makes the status name an IPAddress that the claim has already, and gives back any other one that it has: after
@@ -165,7 +165,7 @@ type Refuse struct {
 	Error string
 	// Message is the text for the condition.
 	Message string
-	// Position in the queue of those that wait for any address of the pool, at most one more than ToldPositions; zero where there is no queue.
+	// Position in the queue of those that wait for any address of the pool, at most one more than ReportedPositions; zero where there is no queue.
 	Position int
 }
 
@@ -308,11 +308,11 @@ func allocateNew(s Snapshot) Decision {
 // exhausted refuses a claim that any address would help.
 func exhausted(s Snapshot) Decision {
 	place := fmt.Sprintf("position %d in the queue", s.Ahead+1)
-	if s.Ahead >= ToldPositions {
-		place = fmt.Sprintf("more than %d claims are older", ToldPositions)
+	if s.Ahead >= ReportedPositions {
+		place = fmt.Sprintf("more than %d claims are older", ReportedPositions)
 	}
 	return Decision{Refuse{
-		Error: errExhausted, Position: min(s.Ahead, ToldPositions) + 1,
+		Error: errExhausted, Position: min(s.Ahead, ReportedPositions) + 1,
 		Message: fmt.Sprintf("%s: every %s of %s is taken or reserved%s; %s", errExhausted, s.unit(), s.Pool.Name, s.coolingDown(), place),
 	}, WhyExhausted}
 }
@@ -341,9 +341,9 @@ func (s Snapshot) taken(addr netip.Addr) string {
 	return fmt.Sprintf("%s is taken by %s", addr, s.Holder)
 }
 
-// ToldPositions is how many claims of a queue report their exact position. Those behind report that so many are ahead, so that a queue that moves
+// ReportedPositions is how many claims of a queue report their exact position. Those behind report that so many are ahead, so that a queue that moves
 // costs no write for each of them.
-const ToldPositions = 100
+const ReportedPositions = 100
 
 func preallocate(s Snapshot, addr netip.Addr) Decision {
 	network, ok := s.Pool.Free.Layout.reservation(addr, s.Claim.PrefixLength)

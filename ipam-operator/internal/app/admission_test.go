@@ -21,7 +21,7 @@ import (
 )
 
 func TestAClaimIsBornWithItsFinalizer(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installMutation()
 	assert.Equal(t, []string{ipamv1.IPClaimFinalizer}, w.claim("plain", "none").Finalizers)
 	foreign := w.newClaim("foreign", "none")
@@ -35,7 +35,7 @@ func TestAClaimIsBornWithItsFinalizer(t *testing.T) {
 }
 
 func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installAdmission()
 	w.operator(nil)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
@@ -71,7 +71,7 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 
 // TestAdmissionAndTheOperatorAgreeOnWhatIsInUse edits the ranges of a pool at random and asks both whether an address in use stays inside.
 func TestAdmissionAndTheOperatorAgreeOnWhatIsInUse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installAdmission()
 	random := rand.New(rand.NewPCG(7, 11))
 	used := map[string]ipamv1.IPAddressStr{"four": "10.0.0.20", "six": "fd00::20", "kept": "10.0.0.200"}
@@ -116,7 +116,7 @@ func TestAdmissionAndTheOperatorAgreeOnWhatIsInUse(t *testing.T) {
 }
 
 func TestAMalformedRequestForAnAddressIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	old := w.newClaim("old", "none")
 	old.Annotations = map[string]string{"ipAddress": "ten"}
@@ -146,7 +146,7 @@ func TestAMalformedRequestForAnAddressIsRefused(t *testing.T) {
 }
 
 func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installAdmission()
 	both := []ipamv1.Pool{span("10.0.0.9", "10.0.0.12"), span("fd00::9", "fd00::a0"), {Subnet: cidr("10.1.0.0/24")}, {Start: addr("fd01::9")}}
 	for name, test := range map[string]struct {
@@ -194,7 +194,7 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 }
 
 func TestAPoolOfOldIsRefusedOnlyForWhatChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9"), span("fd00::9", "fd00::1")}
 		s.PreAllocations = map[string]ipamv1.IPAddressStr{"in": "10.0.0.1", "a": "192.168.0.1", "b": "192.168.0.1"}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestAClaimGetsAnAddressAndGivesItBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("sparse", func(s *ipamv1.IPPoolSpec) {
 		s.AllocationStrategy = ipamv1.SequentialAllocation
@@ -61,7 +61,7 @@ func TestAClaimGetsAnAddressAndGivesItBack(t *testing.T) {
 }
 
 func TestErrorsStandOnTheClaimAndBlockNoOtherClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	pool := w.pool("small", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr("10.0.0.10")), End: new(ipamv1.IPAddressStr("10.0.0.12")), Subnet: new(ipamv1.IPSubnetStr("10.0.0.0/24"))}}
@@ -111,7 +111,7 @@ func TestErrorsStandOnTheClaimAndBlockNoOtherClaim(t *testing.T) {
 }
 
 func TestAPoolWaitsForItsAddresses(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	pool := w.pool("kept", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	claim := w.claim("a", "kept")
@@ -133,7 +133,7 @@ func TestAPoolWaitsForItsAddresses(t *testing.T) {
 }
 
 func TestForeignFinalizersKeepTheAddress(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	claim := w.newClaim("a", "p")
@@ -155,7 +155,7 @@ func TestForeignFinalizersKeepTheAddress(t *testing.T) {
 }
 
 func TestAnAddressCoolsDown(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")}
@@ -170,12 +170,12 @@ func TestAnAddressCoolsDown(t *testing.T) {
 	w.refused("b", "Exhausted IP Pools")
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address), "the address is taken until it has cooled down")
 	require.NotZero(t, address.DeletionTimestamp)
-	w.coolsDown(pool, address)
+	coolsDown(w, pool, address)
 	assert.Equal(t, "10.0.0.10", string(w.address("b").Spec.Address))
 }
 
 // coolsDown lets an address that is cooling down be free in two seconds.
-func (w *world) coolsDown(pool *ipamv1.IPPool, address *ipamv1.IPAddress) {
+func coolsDown(w *testEnv, pool *ipamv1.IPPool, address *ipamv1.IPAddress) {
 	w.t.Helper()
 	w.change(pool, func() {
 		pool.Spec.AddressReuseGracePeriodSeconds = int64(time.Since(address.DeletionTimestamp.Time)/time.Second) + 2
@@ -183,7 +183,7 @@ func (w *world) coolsDown(pool *ipamv1.IPPool, address *ipamv1.IPAddress) {
 }
 
 func TestAnAddressDeletedByHandStaysWithItsClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	claim := w.claim("a", "p")
@@ -204,7 +204,7 @@ func TestAnAddressDeletedByHandStaysWithItsClaim(t *testing.T) {
 }
 
 func TestANewOperatorAdoptsWhatIsThereWithoutAWrite(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	stop := w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.250")} })
 	for i := range 20 {
@@ -223,7 +223,7 @@ func TestANewOperatorAdoptsWhatIsThereWithoutAWrite(t *testing.T) {
 	})
 	w.untilUsed("p", 20)
 	stop()
-	writes := &writes{}
+	writes := countWrites()
 	w.operator(writes.count)
 	w.claim("new", "p")
 	w.address("new")

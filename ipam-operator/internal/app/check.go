@@ -9,14 +9,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
-// Check is the command "ipam-operator check": it prints every contradiction that it finds and returns the exit code: 0
-// for none, 1 for some, 2 when it could not look.
+// Check is the command "ipam-operator check": it prints every contradiction and every notice that it finds and returns the exit code: 0
+// for no contradiction, 1 for some, 2 when it could not look.
 func Check(ctx context.Context, arguments []string, out, problems io.Writer) int {
 	var kubeconfig, namespace string
 	flags := flag.NewFlagSet("ipam-operator check", flag.ContinueOnError)
@@ -29,20 +30,20 @@ func Check(ctx context.Context, arguments []string, out, problems io.Writer) int
 	case err != nil:
 		return 2
 	}
-	findings, err := findings(ctx, kubeconfig, namespace)
+	findings, notices, err := findings(ctx, kubeconfig, namespace)
 	if err != nil {
 		_, _ = fmt.Fprintln(problems, err)
 		return 2
 	}
-	if err := printFindings(out, findings); err != nil {
+	if err := printFindings(out, findings, notices); err != nil {
 		return 2
 	}
 	return min(len(findings), 1)
 }
 
-func printFindings(out io.Writer, findings []check.Finding) error {
+func printFindings(out io.Writer, findings, notices []check.Finding) error {
 	var text strings.Builder
-	for _, finding := range findings {
+	for _, finding := range slices.Concat(notices, findings) {
 		text.WriteString(finding.String() + "\n")
 	}
 	if len(findings) == 0 {
@@ -54,10 +55,10 @@ func printFindings(out io.Writer, findings []check.Finding) error {
 	return err
 }
 
-func findings(ctx context.Context, kubeconfig, namespace string) ([]check.Finding, error) {
+func findings(ctx context.Context, kubeconfig, namespace string) (findings, notices []check.Finding, err error) {
 	reader, err := commandClient(kubeconfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return check.Run(ctx, reader, namespace)
+	return check.Inspect(ctx, reader, namespace)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // labelledPool makes a pool of a few addresses with the label zone.
-func (w *world) labelledPool(name, zone, first, last string) *ipamv1.IPPool {
+func (w *testEnv) labelledPool(name, zone, first, last string) *ipamv1.IPPool {
 	w.t.Helper()
 	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{"zone": zone}}}
 	pool.Spec = ipamv1.IPPoolSpec{NamePrefix: name, Prefix: 24, Pools: []ipamv1.Pool{span(first, last)}}
@@ -26,7 +26,7 @@ func (w *world) labelledPool(name, zone, first, last string) *ipamv1.IPPool {
 	return pool
 }
 
-func (w *world) choosing(name, zone string) *ipamv1.IPClaim {
+func (w *testEnv) choosing(name, zone string) *ipamv1.IPClaim {
 	w.t.Helper()
 	claim := w.newClaim(name, "")
 	claim.Spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": zone}}
@@ -35,7 +35,7 @@ func (w *world) choosing(name, zone string) *ipamv1.IPClaim {
 }
 
 func TestAClaimChoosesItsPoolByLabels(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.waits(w.choosing("early", "a"), ipamv1.ReasonPoolNotReady)
 	second := w.labelledPool("second", "b", "10.2.0.1", "10.2.0.1")
@@ -63,7 +63,7 @@ func TestAClaimChoosesItsPoolByLabels(t *testing.T) {
 // TestTwoReplicasFallOver lets two replicas without leader election serve more claims than two pools have addresses for: each claim has one address, and every address
 // is used.
 func TestTwoReplicasFallOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.labelledPool("first", "a", "10.1.0.1", "10.1.0.6")
 	w.labelledPool("second", "a", "10.2.0.1", "10.2.0.6")
 	for range 2 {

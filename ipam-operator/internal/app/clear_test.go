@@ -22,7 +22,7 @@ import (
 
 // TestAClaimShowsItsAddressAndTheHolderOfTheOneItRequests has claims of both kinds hold addresses that another claim asks for.
 func TestAClaimShowsItsAddressAndTheHolderOfTheOneItRequests(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.12")} })
@@ -52,7 +52,7 @@ func TestAClaimShowsItsAddressAndTheHolderOfTheOneItRequests(t *testing.T) {
 
 // TestACoolDownDiffersFromExhaustion releases the only address of a pool that keeps it for a time.
 func TestACoolDownDiffersFromExhaustion(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools, s.AddressReuseGracePeriodSeconds = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")}, 3600
@@ -84,7 +84,7 @@ func TestACoolDownDiffersFromExhaustion(t *testing.T) {
 
 // TestPoolsThatOverlapAreWarnedAbout has two pools of a namespace hand out the same addresses, and then not any more.
 func TestPoolsThatOverlapAreWarnedAbout(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("a", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	w.pool("beside", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.30", "10.0.0.40")} })
@@ -126,7 +126,7 @@ func (w *site) hasEvent(name, reason string) bool {
 
 // TestTheSchemaSaysWhatToWrite asks the API server what it says to what is no address, MAC address or annotation.
 func TestTheSchemaSaysWhatToWrite(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := func(spec map[string]any) *unstructured.Unstructured {
 		spec["namePrefix"] = "p"
 		return w.untyped("ipam.metal3.io", "v1alpha1", "IPPool", spec)

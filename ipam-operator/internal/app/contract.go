@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -73,10 +74,28 @@ type contract struct {
 }
 
 // freed makes waiting claims of the contract look again.
-func (c *contract) freed(pool types.NamespacedName) {
+func (c *contract) freed(pool types.NamespacedName, addresses map[netip.Addr]bool) {
 	if running := c.running.Load(); running != nil {
-		running.PoolFreed(pool)
+		running.PoolFreed(pool, addresses)
 	}
+}
+
+// discover starts the contract, and what network data needs of it, as soon as the kinds are served.
+func (c *contract) discover(ctx context.Context, network *networkData) error {
+	kind := schema.GroupKind{Group: ipaddressclaim.Group, Kind: ipaddressclaim.ClaimKind}
+	start := func(kind schema.GroupVersionKind) error {
+		if err := network.prepareContract(ctx, kind); err != nil {
+			return err
+		}
+		if err := c.start(ctx, kind); err != nil {
+			return err
+		}
+		return network.startContract(kind)
+	}
+	if err := capi.Discover(c.mgr, kind, "ipaddressclaims."+ipaddressclaim.Group, start); err != nil {
+		return fmt.Errorf("looking for IPAddressClaims: %w", err)
+	}
+	return nil
 }
 
 // start is called when the kinds are served.
@@ -98,6 +117,7 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 	if err := c.claims.WatchForeign(c.mgr.GetCache(), kinds.Address, feed); err != nil {
 		return err
 	}
+	c.running.Store(controller) // before a claim waits
 	if err := controller.SetupWithManager(c.mgr, "ipaddressclaim", c.options.ClaimWorkers); err != nil {
 		return err
 	}
@@ -106,7 +126,6 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 		return err
 	}
 	c.waiting.add(claims)
-	c.running.Store(controller)
 	if err := c.followers.add(locks); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func ipOf(address *unstructured.Unstructured) string {
 
 // TestAForeignAddressOfTheNameIsAvoided has an address of another provider that has the name which a claim's own address would get.
 func TestAForeignAddressOfTheNameIsAvoided(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	foreign := w.contractObject("IPAddress", "p-10-0-0-10")
 	foreign.Object["spec"] = map[string]any{
@@ -123,7 +123,7 @@ func TestAForeignAddressOfTheNameIsAvoided(t *testing.T) {
 }
 
 func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
@@ -170,7 +170,7 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 
 // TestTheContractHasTheRulesOfPools reserves an address for a claim of Cluster API, lets another ask for one, and lets an address cool down.
 func TestTheContractHasTheRulesOfPools(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.operator(nil)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
@@ -193,14 +193,14 @@ func TestTheContractHasTheRulesOfPools(t *testing.T) {
 	lock := &ipamv1.IPAddress{}
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), lock), "the address is taken until it has cooled down")
 	require.NotZero(t, lock.DeletionTimestamp)
-	w.coolsDown(pool, lock)
+	coolsDown(w, pool, lock)
 	assert.Equal(t, "10.0.0.11", ipOf(w.contractAddress("late")))
 	w.settled()
 }
 
 // TestAClaimOfTheContractThatVanishesLeavesNothing takes claims away by force while no operator runs, and makes one of them anew.
 func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	stop := w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")} })
@@ -221,7 +221,7 @@ func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
 
 // TestAddressesWithoutAClaimOfTheContractAreReleased brings addresses without locks: of a claim that is not there, and of one that has another address.
 func TestAddressesWithoutAClaimOfTheContractAreReleased(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.operator(nil)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
@@ -250,7 +250,7 @@ func TestAddressesWithoutAClaimOfTheContractAreReleased(t *testing.T) {
 
 // TestAClaimOfTheContractGetsItsAddressAgain takes address and lock away by force while no operator runs.
 func TestAClaimOfTheContractGetsItsAddressAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	stop := w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
@@ -270,7 +270,7 @@ func TestAClaimOfTheContractGetsItsAddressAgain(t *testing.T) {
 }
 
 func TestAClaimOfTheContractWaitsForItsCluster(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	w.installContract()

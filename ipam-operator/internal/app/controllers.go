@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +18,6 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddress"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ippool"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -53,15 +51,19 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		return err
 	}
 	addresses := addressesOf(claims, &ipamv1.IPClaim{})
+	sets, err := newSets(ctx, mgr, o, clusters)
+	if err != nil {
+		return err
+	}
 	for name, controller := range map[string]interface {
 		SetupWithManager(mgr ctrl.Manager, name string) error
-	}{"ipclaim": claims, "ippool": pools, "ipaddress": addresses} {
+	}{"ipclaim": claims, "ippool": pools, "ipaddress": addresses, "ipclaimset": sets} {
 		if err := controller.SetupWithManager(mgr, name); err != nil {
 			return err
 		}
 	}
 	followers := &followers{mgr: mgr, clusters: clusters}
-	for _, follower := range []clusterFollower{claims, pools, addresses} {
+	for _, follower := range []clusterFollower{claims, pools, addresses, sets} {
 		if err := followers.add(follower); err != nil {
 			return err
 		}
@@ -75,26 +77,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	if err := capi.Discover(mgr, capi.ClusterKind, "clusters.cluster.x-k8s.io", followers.start); err != nil {
 		return fmt.Errorf("looking for Clusters: %w", err)
 	}
-	claimKind := schema.GroupKind{Group: ipaddressclaim.Group, Kind: ipaddressclaim.ClaimKind}
-	start := func(kind schema.GroupVersionKind) error {
-		if err := network.prepareContract(ctx, kind); err != nil {
-			return err
-		}
-		if err := contract.start(ctx, kind); err != nil {
-			return err
-		}
-		return network.startContract(kind)
-	}
-	if err := capi.Discover(mgr, claimKind, "ipaddressclaims."+ipaddressclaim.Group, start); err != nil {
-		return fmt.Errorf("looking for IPAddressClaims: %w", err)
-	}
-	return nil
+	return contract.discover(ctx, network)
 }
 
 // addressesOf looks after the addresses of a kind of claim.
 func addressesOf(claims *engine.Reconciler, claim client.Object) *ipaddress.Reconciler {
 	return ipaddress.New(ipaddress.Deps{
-		Client: claims.Client, Kind: claims.Kind, Claim: claim, Clusters: claims.Clusters, Filter: claims.Filter, Releaser: claims.Releaser, Clock: claims.Clock,
+		Client: claims.Client, Kind: claims.Kind, Claim: claim, Namespace: claims.Namespace, Clusters: claims.Clusters, Filter: claims.Filter, Releaser: claims.Releaser, Clock: claims.Clock,
 	})
 }
 

@@ -45,7 +45,7 @@ spec:
 `
 
 // serveV1beta2 changes the definition of templates as deploy/crds/network-data does, until the test ends.
-func (w *world) serveV1beta2() *apiextensionsv1.CustomResourceDefinition {
+func (w *testEnv) serveV1beta2() *apiextensionsv1.CustomResourceDefinition {
 	w.t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "crds", "network-data", "kustomization.yaml"))
 	require.NoError(w.t, err)
@@ -73,7 +73,7 @@ func (w *world) serveV1beta2() *apiextensionsv1.CustomResourceDefinition {
 }
 
 // update replaces an object, beside the operator's own writes.
-func (w *world) update(object client.Object, change func()) {
+func (w *testEnv) update(object client.Object, change func()) {
 	w.t.Helper()
 	require.NoError(w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		require.True(w.t, w.get(object))
@@ -82,7 +82,7 @@ func (w *world) update(object client.Object, change func()) {
 	}))
 }
 
-func (w *world) convertingOperator() {
+func (w *testEnv) convertingOperator() {
 	w.t.Helper()
 	options := testOptions(w.namespace)
 	options.NetworkData, options.WebhookNamespace = true, "muster-ipam-operator"
@@ -91,7 +91,7 @@ func (w *world) convertingOperator() {
 	w.operatorWith(options, nil)
 }
 
-func (w *world) storeAs(definition *apiextensionsv1.CustomResourceDefinition, version string) {
+func (w *testEnv) storeAs(definition *apiextensionsv1.CustomResourceDefinition, version string) {
 	w.t.Helper()
 	before := definition.DeepCopy()
 	for i := range definition.Spec.Versions {
@@ -102,7 +102,7 @@ func (w *world) storeAs(definition *apiextensionsv1.CustomResourceDefinition, ve
 
 // TestTemplatesThatAnotherProviderStoredAreServed starts an operator without a certificate where templates are stored as v1beta2: its caches need its own conversion.
 func TestTemplatesThatAnotherProviderStoredAreServed(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.dataPools()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "muster-ipam-operator", Name: webhookName}}
 	require.NoError(t, client.IgnoreNotFound(w.user.Delete(t.Context(), secret)))
@@ -126,7 +126,7 @@ func TestTemplatesThatAnotherProviderStoredAreServed(t *testing.T) {
 
 // TestTemplatesAreServedInBothVersions stores templates as v1beta1, and reads, changes and renders them in both versions.
 func TestTemplatesAreServedInBothVersions(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.dataPools()
 	older := w.template("older", func(s *infrav1.Metal3DataTemplateSpec) {
 		s.TemplateReference = "former"

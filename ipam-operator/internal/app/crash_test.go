@@ -15,11 +15,11 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-// mortal is a kind of claim whose controller dies.
-type mortal struct {
+// claimKind is a kind of claim whose controller dies.
+type claimKind struct {
 	// writes is more than it takes to serve two claims and give one back.
 	writes int
-	create func(w *world, name string) client.Object
+	create func(w *testEnv, name string) client.Object
 	bound  func(claim client.Object) bool
 }
 
@@ -29,15 +29,15 @@ func TestADeathAtAnyWriteHeals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the operator many times")
 	}
-	for name, kind := range map[string]mortal{
+	for name, kind := range map[string]claimKind{
 		"IPClaim": {
 			writes: 14,
-			create: func(w *world, name string) client.Object { return w.claim(name, "p") },
+			create: func(w *testEnv, name string) client.Object { return w.claim(name, "p") },
 			bound:  func(claim client.Object) bool { return claim.(*ipamv1.IPClaim).Status.Address != nil },
 		},
 		"IPAddressClaim": {
 			writes: 20,
-			create: func(w *world, name string) client.Object { return w.addressClaim(name, "p", nil) },
+			create: func(w *testEnv, name string) client.Object { return w.addressClaim(name, "p", nil) },
 			bound: func(claim client.Object) bool {
 				address, _, _ := unstructured.NestedString(claim.(*unstructured.Unstructured).Object, "status", "addressRef", "name")
 				return address != ""
@@ -48,9 +48,9 @@ func TestADeathAtAnyWriteHeals(t *testing.T) {
 			for n := 1; n <= kind.writes; n++ {
 				t.Run(fmt.Sprintf("%s, write %d, answer lost %v", name, n, lost), func(t *testing.T) {
 					t.Parallel()
-					w := newWorld(t)
+					w := newTestEnv(t)
 					w.installContract()
-					w.heals(kind, &writes{dieAt: n, lost: lost, dead: make(chan struct{})})
+					w.heals(kind, crashAt(n, lost))
 				})
 			}
 		}
@@ -58,7 +58,7 @@ func TestADeathAtAnyWriteHeals(t *testing.T) {
 }
 
 // heals has an operator die, and another one put everything right.
-func (w *world) heals(kind mortal, writes *writes) {
+func (w *testEnv) heals(kind claimKind, writes writes) {
 	w.t.Helper()
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
@@ -76,7 +76,7 @@ func (w *world) heals(kind mortal, writes *writes) {
 			w.delete(first)
 		}
 		select {
-		case <-writes.dead:
+		case <-writes.Dead():
 			alive = false
 		case <-time.After(20 * time.Millisecond):
 		}

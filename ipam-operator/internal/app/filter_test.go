@@ -16,7 +16,7 @@ import (
 )
 
 // label gives an object to the instance of a filter.
-func (w *world) label(obj client.Object, filter string) {
+func (w *testEnv) label(obj client.Object, filter string) {
 	w.t.Helper()
 	patch := `{"metadata":{"labels":{"` + capi.WatchFilterLabel + `":"` + filter + `"}}}`
 	require.NoError(w.t, w.user.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(patch))))
@@ -24,7 +24,7 @@ func (w *world) label(obj client.Object, filter string) {
 
 // Two instances serve one namespace side by side. Each touches its own objects only, and neither gives out what the other has given.
 func TestAnInstanceServesOnlyWhatItsFilterSelects(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for _, filter := range []string{"blue", "green"} {
 		options := testOptions(w.namespace)
 		options.WatchFilter = filter

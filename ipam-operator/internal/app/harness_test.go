@@ -29,6 +29,7 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
@@ -51,14 +52,14 @@ type dataSite struct{ *site }
 // contractSite is a site with claims and addresses of Cluster API's contract.
 type contractSite struct{ *site }
 
-// world is a namespace of the control plane and a user of it.
-type world struct {
+// testEnv is a namespace of the control plane and a user of it.
+type testEnv struct {
 	*site
 	dataSite
 	contractSite
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	config := controlplanetest.Start(t)
 	scheme, err := NewScheme()
@@ -66,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	user, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	s := &site{t: t, config: config, user: user}
-	w := &world{s, dataSite{s}, contractSite{s}}
+	w := &testEnv{s, dataSite{s}, contractSite{s}}
 	w.install("role.yaml")
 	w.install("role_binding.yaml")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ipam-"}}
@@ -77,7 +78,8 @@ func newWorld(t *testing.T) *world {
 
 func testOptions(namespace string) Options {
 	return Options{
-		MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error", Namespace: namespace, ClaimWorkers: 20, PoolWorkers: 2,
+		Settings:  operator.Settings{MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error"},
+		Namespace: namespace, ClaimWorkers: 20, PoolWorkers: 2,
 		PoolStatusInterval: 100 * time.Millisecond, DefaultStrategy: "random", DataWorkers: 10, registerer: prometheus.NewRegistry(),
 	}
 }
@@ -297,7 +299,7 @@ func (w *site) installFrom(directory, name string) {
 	}
 }
 
-// bindHere puts a policy in force in this world only: others store what it refuses.
+// bindHere puts a policy in force in this environment only: others store what it refuses.
 func (w *site) bindHere(binding *unstructured.Unstructured) {
 	w.t.Helper()
 	binding.SetName(binding.GetName() + "." + w.namespace)

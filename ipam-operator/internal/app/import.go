@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/ipam-operator/internal/incluster"
 )
 
@@ -25,6 +26,8 @@ func Command(arguments []string) (func(ctx context.Context, arguments []string, 
 		return Check, true
 	case "import":
 		return Import, true
+	case "probe":
+		return Probe, true
 	default:
 		return nil, false
 	}
@@ -70,7 +73,7 @@ func Import(ctx context.Context, arguments []string, out, problems io.Writer) in
 
 // commandClient is the client of a command.
 func commandClient(kubeconfig string) (client.Client, error) {
-	config, err := loadConfig(kubeconfig)
+	config, err := operator.ClientConfig(reporter, kubeconfig)
 	if err != nil {
 		return nil, err
 	}

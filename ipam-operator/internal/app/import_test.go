@@ -69,7 +69,7 @@ func (w *contractSite) importInCluster(arguments ...string) string {
 
 // TestPoolsOfTheInClusterProviderAreImported goes over: what is in use stays taken, new claims get what is free, and the old pool hands out nothing more.
 func TestPoolsOfTheInClusterProviderAreImported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	controlplanetest.Start(t, controlplanetest.WithCRDs(inClusterCRDs(t)))
 	w.operator(nil)
@@ -109,7 +109,7 @@ func TestPoolsOfTheInClusterProviderAreImported(t *testing.T) {
 // stays as it is, byte for byte, and no claim gets an address that one of them has.
 func TestAnImportChangesNothingOfMachines(t *testing.T) {
 	const machines = 8
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.installContract()
 	controlplanetest.Start(t, controlplanetest.WithCRDs(inClusterCRDs(t)))
 	w.inCluster("InClusterIPPool", w.namespace, "lan", map[string]any{"addresses": []any{"10.0.0.2-10.0.0.40"}, "prefix": int64(24), "gateway": "10.0.0.1"})
@@ -192,7 +192,7 @@ func (w *contractSite) machines(all []*infrav1.Metal3Data) map[string]map[string
 }
 
 func TestAnImportTakesNoPoolOfAnotherHand(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	controlplanetest.Start(t, controlplanetest.WithCRDs(inClusterCRDs(t)))
 	w.inCluster("InClusterIPPool", w.namespace, "lan", map[string]any{"addresses": []any{"10.0.0.1-10.0.0.5"}, "prefix": int64(24)})

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -53,7 +54,9 @@ func (s *stock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == http.MethodGet && r.URL.Path == "/v1/taken" && r.URL.Query().Get("pool") == "p":
-		_ = json.NewEncoder(w).Encode(map[string]any{"addresses": s.taken})
+		_ = json.NewEncoder(w).Encode(map[string]any{"addresses": append([]string{}, s.taken...)})
+	case r.Method == http.MethodGet && r.URL.Path == "/v1/taken":
+		_, _ = w.Write([]byte(`{"addresses":[]}`))
 	case r.Method == http.MethodPut:
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -75,18 +78,23 @@ func (s *stock) has(path string) string {
 // followed runs an operator with an inventory.
 func (w *site) followed(s *stock) {
 	w.t.Helper()
+	w.followedBy(testOptions(w.namespace), s)
+}
+
+// followedBy runs an operator with options and an inventory.
+func (w *site) followedBy(options Options, s *stock) {
+	w.t.Helper()
 	server := httptest.NewServer(s)
 	w.t.Cleanup(server.Close)
 	token := filepath.Join(w.t.TempDir(), "token")
 	require.NoError(w.t, os.WriteFile(token, []byte(inventoryToken+"\n"), 0o600))
-	options := testOptions(w.namespace)
 	options.InventoryURL, options.InventoryTokenFile, options.InventoryInterval = server.URL, token, time.Second
 	require.NoError(w.t, options.Validate())
 	w.operatorWith(options, nil)
 }
 
 func TestAnInventoryReportsTakenAddressesAndIsNotifiedOfGivenOnes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s := &stock{taken: []string{"10.0.0.1", "10.0.0.2/31"}, given: map[string]string{}, fails: 3}
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.4")} })
 	w.claim("a", "p")
@@ -122,7 +130,7 @@ func TestAnInventoryReportsTakenAddressesAndIsNotifiedOfGivenOnes(t *testing.T) 
 
 // TestAnInventoryThatHangsBlocksNoClaim has an inventory that never answers.
 func TestAnInventoryThatHangsBlocksNoClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s := &stock{ended: make(chan struct{})}
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.4")} })
 	w.claim("a", "p")
@@ -132,4 +140,27 @@ func TestAnInventoryThatHangsBlocksNoClaim(t *testing.T) {
 	w.delete(w.getClaim("a"))
 	w.claim("b", "p")
 	w.address("b")
+}
+
+// TestAnInventoryHearsOfSelectedAddressesOnly has an operator with a watch filter, and an address of a claim that another instance serves.
+func TestAnInventoryHearsOfSelectedAddressesOnly(t *testing.T) {
+	w := newTestEnv(t)
+	s := &stock{given: map[string]string{}}
+	w.followedBy(w.allOptions(), s)
+	w.sharedPool("p", func(*ipamv1.IPPool) {})
+	theirs := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p-10-0-0-19"}}
+	theirs.Spec = ipamv1.IPAddressSpec{Address: "10.0.0.19", Pool: ipamv1.ObjectReference{Name: "p"}, Claim: ipamv1.ObjectReference{Name: "theirs"}}
+	require.NoError(t, w.user.Create(t.Context(), theirs))
+	ours := w.served(w.claimIn(w.namespace, "ours", "p"))
+	path := func(a *ipamv1.IPAddress) string { return "/v1/given/" + w.namespace + "/" + a.Name }
+	w.eventually("the inventory does not hear of the address", func() bool { return s.has(path(ours)) != "" })
+	assert.Empty(t, s.has(path(theirs)))
+
+	s.mu.Lock()
+	s.given[path(theirs)] = "another instance reported it"
+	s.mu.Unlock()
+	w.delete(theirs)
+	w.delete(w.getClaim("ours"))
+	w.eventually("the inventory does not hear that the address is free", func() bool { return s.has(path(ours)) == "" })
+	assert.NotEmpty(t, s.has(path(theirs)))
 }

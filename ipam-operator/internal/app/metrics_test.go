@@ -16,7 +16,7 @@ import (
 )
 
 func TestMetricsAnswerBadTokensWith401(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "metrics-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},

@@ -25,14 +25,14 @@ import (
 )
 
 // mark does what a mover does to an object before it deletes it.
-func (w *world) mark(obj client.Object) {
+func (w *testEnv) mark(obj client.Object) {
 	w.t.Helper()
 	patch := `{"metadata":{"annotations":{"` + ipamv1.DeleteForMoveAnnotation + `":""}}}`
 	require.NoError(w.t, w.user.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // force removes an object with its finalizers.
-func (w *world) force(obj client.Object) {
+func (w *testEnv) force(obj client.Object) {
 	w.t.Helper()
 	w.delete(obj)
 	err := w.user.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -42,7 +42,7 @@ func (w *world) force(obj client.Object) {
 // TestAMoveThatWasCutOff leaves behind what a mover has marked: while the Cluster is paused nothing of it is touched, and when it goes on again every
 // claim has the address that it had.
 func TestAMoveThatWasCutOff(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.operator(nil)
@@ -108,7 +108,7 @@ func TestAMoveThatWasCutOff(t *testing.T) {
 
 // TestAPoolThatMovesByItsLabel may be ahead of the Cluster: its claims wait.
 func TestAPoolThatMovesByItsLabel(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.operator(nil)
 	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p", Labels: map[string]string{"clusterctl.cluster.x-k8s.io/move": ""}}}
@@ -134,21 +134,9 @@ func TestAPoolThatMovesByItsLabel(t *testing.T) {
 // TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt brings a claim and its address as a mover does, without a status, while the watch of addresses is
 // behind; then the Cluster goes on.
 func TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
-	var late atomic.Bool
-	shown := make(chan struct{})
-	show := sync.OnceFunc(func() { close(shown) })
-	w.operator(func(next http.RoundTripper) http.RoundTripper {
-		return tripperFunc(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			if err == nil && req.URL.Query().Get("watch") != "" && strings.HasSuffix(req.URL.Path, "/ipaddresses") {
-				resp.Body = &behind{ReadCloser: resp.Body, late: &late, until: shown}
-			}
-			return resp, err
-		})
-	})
-	t.Cleanup(show)
+	hide, show := w.operatorWithLateAddresses()
 	cluster := w.cluster("c", true)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.200")}
@@ -156,7 +144,7 @@ func TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt(t *testing.T) {
 		s.AllocationStrategy = ipamv1.RandomAllocation
 	})
 	w.eventually("the pool is not seen", func() bool { return len(w.getPool("p").Finalizers) == 1 })
-	late.Store(true)
+	hide()
 	var moved []*ipamv1.IPAddress
 	for i, name := range []string{"a", "b"} {
 		claim := w.claim(name, "p")
@@ -188,6 +176,25 @@ func TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt(t *testing.T) {
 	assert.Len(t, list.Items, 2)
 }
 
+// operatorWithLateAddresses runs a replica whose watches of addresses show nothing new after hide, until show is called or the test ends.
+func (w *site) operatorWithLateAddresses() (hide, show func()) {
+	w.t.Helper()
+	var late atomic.Bool
+	shown := make(chan struct{})
+	show = sync.OnceFunc(func() { close(shown) })
+	w.operator(func(next http.RoundTripper) http.RoundTripper {
+		return tripperFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil && req.URL.Query().Get("watch") != "" && strings.HasSuffix(req.URL.Path, "/ipaddresses") {
+				resp.Body = &behind{ReadCloser: resp.Body, late: &late, until: shown}
+			}
+			return resp, err
+		})
+	})
+	w.t.Cleanup(show)
+	return func() { late.Store(true) }, show
+}
+
 // behind is a watch that is late for a while.
 type behind struct {
 	io.ReadCloser
@@ -207,7 +214,7 @@ func (b *behind) Read(p []byte) (int, error) {
 // TestAddressesThatAMoverTookAreNotGivenAgain lets a move be cut off when a claim and its address are gone here, and of another claim the address: they live on
 // elsewhere. The Cluster then goes on, and others wait for addresses.
 func TestAddressesThatAMoverTookAreNotGivenAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.operator(nil)
 	cluster := w.cluster("c", false)

@@ -16,7 +16,7 @@ import (
 
 // TestDataThatWasMovedIsReadyBeforeItsHostIsThere takes from data what a move takes: its status, and the host for a while.
 func TestDataThatWasMovedIsReadyBeforeItsHostIsThere(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.installMachines()
 	w.dataPools()
 	stop := w.dataOperator(nil)

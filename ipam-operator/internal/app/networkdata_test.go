@@ -45,10 +45,10 @@ spec:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-// newDataWorld is a world whose operator serves network data.
-func newDataWorld(t *testing.T) *world {
+// newDataTestEnv is an environment whose operator serves network data.
+func newDataTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.install("namespace.yaml")
 	w.install("../../components/network-data/role.yaml")
 	w.install("../../components/network-data/role_binding.yaml")
@@ -223,7 +223,7 @@ func (w *dataSite) fails(data *infrav1.Metal3Data, says string) {
 }
 
 func TestNetworkDataOfAMachine(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.installMachines()
 	w.dataPools()
 	w.dataOperator(nil)
@@ -363,7 +363,7 @@ func metaLen(t *testing.T, list client.ObjectList) int {
 
 // TestNetworkDataSaysWhatIsWrong goes through what data waits for: each wait has a condition, and ends by itself.
 func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	registry := prometheus.NewRegistry()
 	options := testOptions(w.namespace)
 	options.NetworkData, options.registerer = true, registry
@@ -418,7 +418,7 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 
 // TestNetworkDataWaitsForItsCluster also takes addresses of a pool of another kind.
 func TestNetworkDataWaitsForItsCluster(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.installContract()
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.dataPools()
@@ -477,13 +477,13 @@ func TestADeathAtAnyWriteOfNetworkDataHeals(t *testing.T) {
 	for n := 1; n <= 44; n++ {
 		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) {
 			t.Parallel()
-			w := newDataWorld(t)
+			w := newDataTestEnv(t)
 			w.dataPools()
 			template := w.template("t", nil)
 			claim := w.dataClaim("a", "t", w.host("host-0"))
-			writes := &writes{dieAt: n, lost: true, dead: make(chan struct{})}
+			writes := crashAt(n, true)
 			stop := w.dataOperator(writes.count)
-			w.liveUntil(writes.dead, claim)
+			w.liveUntil(writes.Dead(), claim)
 			stop()
 			w.dataOperator(nil)
 			if w.get(claim) && claim.DeletionTimestamp.IsZero() {
@@ -524,7 +524,7 @@ func (w *dataSite) liveUntil(dead <-chan struct{}, claim *infrav1.Metal3DataClai
 
 // TestReplicasGiveEveryIndexOnce lets two operators that know nothing of each other serve the same claims.
 func TestReplicasGiveEveryIndexOnce(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.dataPools()
 	host := w.host("host-0")
 	w.template("t", func(s *infrav1.Metal3DataTemplateSpec) { s.NetworkData = nil })
@@ -559,7 +559,7 @@ func TestReplicasGiveEveryIndexOnce(t *testing.T) {
 
 // TestDataOfAnotherManagerIsAdopted gives the operator what a move leaves: no status, and owners with new UIDs.
 func TestDataOfAnotherManagerIsAdopted(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.dataPools()
 	template := w.template("t", nil)
 	host := w.host("host-0")
@@ -593,7 +593,7 @@ func TestDataOfAnotherManagerIsAdopted(t *testing.T) {
 
 // TestAddressesForHosts names claims after hosts, so that a pool can have addresses for them.
 func TestAddressesForHosts(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.dataPools()
 	pool := w.getPool("prov")
 	w.change(pool, func() { pool.Spec.PreAllocations = map[string]ipamv1.IPAddressStr{"host-0-prov": "10.0.0.150"} })

@@ -16,35 +16,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
 // Options are the operator's settings, one per flag.
 type Options struct {
-	Kubeconfig              string
-	LeaderElect             bool
-	LeaderElectionNamespace string
-	MetricsBindAddress      string
-	HealthProbeBindAddress  string
-	LogLevel                string
-	Namespace               string
-	WatchFilter             string
-	ClaimWorkers            int
-	PoolWorkers             int
-	PoolStatusInterval      time.Duration
-	DefaultStrategy         string
-	NetworkData             bool
-	NameByHost              bool
-	DataWorkers             int
-	InventoryURL            string
-	InventoryTokenFile      string
-	InventoryInterval       time.Duration
-	WebhookBindAddress      string
-	WebhookURL              string
-	WebhookNamespace        string
+	operator.Settings
+	Namespace          string
+	WatchFilter        string
+	ClaimWorkers       int
+	PoolWorkers        int
+	PoolStatusInterval time.Duration
+	DefaultStrategy    string
+	NetworkData        bool
+	NameByHost         bool
+	DataWorkers        int
+	InventoryURL       string
+	InventoryTokenFile string
+	InventoryInterval  time.Duration
+	WebhookBindAddress string
+	WebhookURL         string
+	WebhookNamespace   string
 
 	// registerer lets more than one operator run in one process, for tests: it has the metrics of this one, and names need not be unique.
 	registerer prometheus.Registerer
@@ -54,31 +49,18 @@ type Options struct {
 // when help was asked for.
 func ParseOptions(arguments []string) (Options, error) {
 	var o Options
-	flags := flag.NewFlagSet("ipam-operator", flag.ContinueOnError)
-	o.bind(flags)
-	buildinfo.Flag(flags)
-	tracing.Usage(flags)
-	if err := flags.Parse(arguments); err != nil {
+	if err := operator.ParseFlags("ipam-operator", arguments, o.Bind, o.bind, tracing.Usage); err != nil {
 		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
 	}
 	return o, o.Validate()
 }
 
 func (o *Options) bind(flags *flag.FlagSet) {
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "enable leader election: one of several replicas reconciles")
-	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty for that of the pod")
-	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of metrics, served with authentication and authorization; 0 for none")
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	flags.StringVar(&o.Namespace, "namespace", "", "reconcile objects of this namespace only; empty for all namespaces")
 	flags.StringVar(&o.WatchFilter, "watch-filter", "", "serve only objects whose label "+capi.WatchFilterLabel+" has this value; empty for all")
 	flags.IntVar(&o.ClaimWorkers, "claim-workers", 50, "number of claims served in parallel")
 	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools whose status is written in parallel")
-	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "minimum interval between status writes of one pool")
+	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "minimum interval between status writes of one pool; slow writes extend it, up to ten times")
 	flags.StringVar(&o.DefaultStrategy, "default-allocation-strategy", string(ipamv1.RandomAllocation),
 		"random or sequential, for pools that state no allocationStrategy; the schema of IPPool makes new ones state sequential")
 	flags.BoolVar(&o.NetworkData, "network-data", false, "serve Metal3DataTemplates, Metal3DataClaims and Metal3Data; enable only where no other provider serves them")
@@ -99,10 +81,7 @@ func (o *Options) filter() capi.WatchFilter { return capi.WatchFilter(o.WatchFil
 
 // Validate says everything that is wrong with the options.
 func (o *Options) Validate() error {
-	var errs []error
-	if !slices.Contains([]string{"debug", "info", "error"}, o.LogLevel) {
-		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", o.LogLevel))
-	}
+	errs := []error{o.Settings.Validate()}
 	if !slices.Contains([]string{string(ipamv1.RandomAllocation), string(ipamv1.SequentialAllocation)}, o.DefaultStrategy) {
 		errs = append(errs, fmt.Errorf("--default-allocation-strategy=%s: write random or sequential", o.DefaultStrategy))
 	}

@@ -37,7 +37,7 @@ spec:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-func (w *world) cluster(name string, paused bool, metadata ...metav1.ObjectMeta) *unstructured.Unstructured {
+func (w *testEnv) cluster(name string, paused bool, metadata ...metav1.ObjectMeta) *unstructured.Unstructured {
 	w.t.Helper()
 	cluster := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"paused": paused}}}
 	for _, m := range metadata {
@@ -50,7 +50,7 @@ func (w *world) cluster(name string, paused bool, metadata ...metav1.ObjectMeta)
 	return cluster
 }
 
-func (w *world) pause(cluster *unstructured.Unstructured, paused bool) {
+func (w *testEnv) pause(cluster *unstructured.Unstructured, paused bool) {
 	w.t.Helper()
 	before := cluster.DeepCopy()
 	require.NoError(w.t, unstructured.SetNestedField(cluster.Object, paused, "spec", "paused"))
@@ -60,7 +60,7 @@ func (w *world) pause(cluster *unstructured.Unstructured, paused bool) {
 // TestClusters goes through the life of a Cluster: Cluster API is installed while the operator runs, the Cluster appears
 // paused, goes on, is paused again.
 func TestClusters(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("free", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
@@ -104,7 +104,7 @@ func TestClusters(t *testing.T) {
 
 // follower makes a claim that follows a paused Cluster by its label. The watch of Clusters may be behind that of claims: those that come before the pause is
 // seen get their address, and another one is made.
-func (w *world) follower(cluster string) string {
+func (w *testEnv) follower(cluster string) string {
 	w.t.Helper()
 	for i := 0; ; i++ {
 		claim := w.newClaim(fmt.Sprintf("follower-%d", i), "free")
@@ -123,7 +123,7 @@ func (w *world) follower(cluster string) string {
 }
 
 func TestAPausedPoolOrClaimGetsNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	claim := w.newClaim("paused", "p")

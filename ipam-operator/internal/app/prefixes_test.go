@@ -18,7 +18,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-func (w *world) prefixClaim(name, pool string, length int) *ipamv1.IPClaim {
+func (w *testEnv) prefixClaim(name, pool string, length int) *ipamv1.IPClaim {
 	w.t.Helper()
 	claim := w.newClaim(name, pool)
 	claim.Spec.PrefixLength = length
@@ -27,7 +27,7 @@ func (w *world) prefixClaim(name, pool string, length int) *ipamv1.IPClaim {
 }
 
 func TestAPoolHandsOutPrefixes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{{Subnet: cidr("10.0.0.0/28"), AllocationPrefixLength: 29}, span("10.0.0.100", "10.0.0.109")}
@@ -59,7 +59,7 @@ func TestAPoolHandsOutPrefixes(t *testing.T) {
 
 // TestPrefixesAndAddressesNeverOverlap lets two replicas without leader election serve claims of both forms at once.
 func TestPrefixesAndAddressesNeverOverlap(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{{Subnet: cidr("10.0.0.0/25"), AllocationPrefixLength: 29}, span("10.0.0.1", "10.0.0.254"), {Subnet: cidr("10.0.1.0/25"), AllocationPrefixLength: 28}}
 		s.AllocationStrategy = ipamv1.RandomAllocation
@@ -97,7 +97,7 @@ func TestPrefixesAndAddressesNeverOverlap(t *testing.T) {
 
 // TestClaimsOfTheContractGetPrefixes lets IPAddressClaims and IPClaims share the prefixes of a pool.
 func TestClaimsOfTheContractGetPrefixes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.installAdmission()
 	w.operator(nil)

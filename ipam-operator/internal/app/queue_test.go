@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,7 @@ import (
 // TestClaimsOfBothKindsStandInOneQueue lets claims of both kinds wait for the only address of a pool, and gives it back again and again. Claims that were created
 // within one second are in the order of their names.
 func TestClaimsOfBothKindsStandInOneQueue(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")} })
@@ -55,7 +56,7 @@ func TestClaimsOfBothKindsStandInOneQueue(t *testing.T) {
 }
 
 // waitMessage is what the condition Ready of a claim says.
-func (w *world) waitMessage(claim client.Object) string {
+func (w *testEnv) waitMessage(claim client.Object) string {
 	w.t.Helper()
 	kind := "IPClaim"
 	if _, ok := claim.(*unstructured.Unstructured); ok {
@@ -69,4 +70,38 @@ func (w *world) waitMessage(claim client.Object) string {
 		}
 	}
 	return ""
+}
+
+// TestPositionsFollowTheQueue lets claims of both kinds wait, serves one after the other and reads their positions. The claims are told a position once each time that
+// the queue has moved.
+func TestPositionsFollowTheQueue(t *testing.T) {
+	const waiters = 4
+	w := newTestEnv(t)
+	w.installContract()
+	counted := countWrites()
+	w.operator(counted.count)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")} })
+	holder := w.claim("a-0", "p")
+	w.address("a-0")
+	var waiting []client.Object
+	for i := range waiters {
+		name := fmt.Sprintf("q-%d", i)
+		if i == 0 {
+			waiting = append(waiting, w.claim(name, "p"))
+		} else {
+			waiting = append(waiting, w.addressClaim(name, "p", nil))
+		}
+		w.eventually(name+" is not told its position", func() bool {
+			return strings.HasSuffix(w.waitMessage(waiting[i]), fmt.Sprintf("position %d in the queue", i+1))
+		})
+	}
+	before := counted.of("/ipaddressclaims/")
+	w.delete(holder)
+	w.address("q-0")
+	for i := 1; i < waiters; i++ {
+		w.eventually("the position is not updated", func() bool {
+			return strings.HasSuffix(w.waitMessage(waiting[i]), fmt.Sprintf("position %d in the queue", i))
+		})
+	}
+	assert.LessOrEqual(t, counted.of("/ipaddressclaims/")-before, 2*(waiters-1), "a claim is written for a position once, or twice where another claim was served in between")
 }

@@ -40,7 +40,7 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("IPAM_RACE_CLAIMS")); err == nil {
 		total = n
 	}
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.2", "10.0.1.60")}
@@ -61,7 +61,7 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 }
 
 // churn creates and deletes claims at random and calls kill ten times meanwhile. It returns the names of those that are left.
-func (w *world) churn(total int, kill func()) map[string]bool {
+func (w *testEnv) churn(total int, kill func()) map[string]bool {
 	w.t.Helper()
 	var (
 		group sync.WaitGroup
@@ -135,7 +135,7 @@ func (w *site) createAsUser(claim client.Object) (created bool) {
 }
 
 // live is a user: it creates n claims, some under the name of one that it has deleted, and keeps at most 15.
-func (w *world) live(seed uint64, n int, created func()) (mine []string) {
+func (w *testEnv) live(seed uint64, n int, created func()) (mine []string) {
 	random := rand.New(rand.NewPCG(seed, 3))
 	var former []string
 	for i := range n {
@@ -160,7 +160,7 @@ func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 }
 
 // converged waits until the claims that are left are all that there is, each with an address as far as there are any, and a checker finds nothing.
-func (w *world) converged(left map[string]bool) {
+func (w *testEnv) converged(left map[string]bool) {
 	w.t.Helper()
 	var state atomic.Value
 	w.t.Cleanup(func() {

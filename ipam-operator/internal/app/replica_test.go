@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/apis/logging"
 )
 
 // Environment of a test binary that is to be a replica of the operator.
@@ -35,7 +36,7 @@ const (
 func TestMain(m *testing.M) {
 	seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64)
 	if err != nil {
-		if err := setLogger("error"); err != nil { // before the tests, which run beside each other
+		if _, err := logging.New("error"); err != nil { // before the tests, which run beside each other
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -62,7 +63,7 @@ func beReplica(seed uint64) error {
 	config.Wrap(newFaults(seed).wrap)
 	options := testOptions(os.Getenv(envNamespace))
 	options.LogLevel = "info" // it is shown when the test fails
-	if err := setLogger(options.LogLevel); err != nil {
+	if _, err := logging.New(options.LogLevel); err != nil {
 		return err
 	}
 	return RunWith(ctrl.SetupSignalHandler(), options, config)
@@ -111,7 +112,7 @@ var ofARace = regexp.MustCompile(`\bu\d+-\d+\b`)
 
 // logReplicas logs the end of what each replica said, and what all of them said of the claims that a text names, in the order of time.
 func (w *site) logReplicas(about string) {
-	var told []string
+	var lines []string
 	claims := ofARace.FindAllString(about, -1)
 	for i, path := range w.replicaLogs {
 		content, err := os.ReadFile(path)
@@ -123,11 +124,11 @@ func (w *site) logReplicas(about string) {
 		w.t.Logf("replica %d ends with: %s", i, strings.Join(lines[max(0, len(lines)-3):], "\n"))
 		for _, line := range lines {
 			if slices.ContainsFunc(claims, func(claim string) bool { return strings.Contains(line, `"`+claim+`"`) }) {
-				told = append(told, fmt.Sprintf("%s of replica %d", line, i))
+				lines = append(lines, fmt.Sprintf("%s of replica %d", line, i))
 			}
 		}
 	}
 	at := regexp.MustCompile(`"ts":"[^"]*"`)
-	slices.SortStableFunc(told, func(a, b string) int { return strings.Compare(at.FindString(a), at.FindString(b)) })
-	w.t.Log(strings.Join(told[max(0, len(told)-200):], "\n"))
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(at.FindString(a), at.FindString(b)) })
+	w.t.Log(strings.Join(lines[max(0, len(lines)-200):], "\n"))
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // givenBefore makes a claim and its address as another manager left them that handed out any address of a subnet.
-func (w *world) givenBefore(pool *ipamv1.IPPool, claimName, ip string) {
+func givenBefore(w *testEnv, pool *ipamv1.IPPool, claimName, ip string) {
 	w.t.Helper()
 	claim := w.newClaim(claimName, pool.Name)
 	claim.Finalizers = []string{ipamv1.IPClaimFinalizer}
@@ -44,7 +44,7 @@ func (w *world) givenBefore(pool *ipamv1.IPPool, claimName, ip string) {
 // TestAddressesThatNoClaimGetsAnyMoreStayWithTheirClaims starts on claims that have the gateway, the network address and the broadcast address of a subnet. They keep
 // them; given back, no claim gets them again.
 func TestAddressesThatNoClaimGetsAnyMoreStayWithTheirClaims(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{{Subnet: new(ipamv1.IPSubnetStr("10.0.0.0/29"))}}
@@ -52,7 +52,7 @@ func TestAddressesThatNoClaimGetsAnyMoreStayWithTheirClaims(t *testing.T) {
 	})
 	given := map[string]string{"network": "10.0.0.0", "gateway": "10.0.0.1", "broadcast": "10.0.0.7"}
 	for claim, ip := range given {
-		w.givenBefore(pool, claim, ip)
+		givenBefore(w, pool, claim, ip)
 	}
 	before := slices.Concat(w.list("IPClaim"), w.list("IPAddress"))
 	w.operator(nil)
@@ -73,7 +73,7 @@ func TestAddressesThatNoClaimGetsAnyMoreStayWithTheirClaims(t *testing.T) {
 		w.delete(w.getClaim(claim))
 	}
 	w.untilUsed("p", 5)
-	w.witness("zzz")
+	witness(w, "zzz")
 	w.refused("one-too-many", "Exhausted IP Pools")
 	var ips []string
 	for _, address := range w.list("IPAddress") {
@@ -89,7 +89,7 @@ func TestAddressesThatNoClaimGetsAnyMoreStayWithTheirClaims(t *testing.T) {
 func TestADeletedPoolWaitsForNoCoolDown(t *testing.T) {
 	for name, poolFirst := range map[string]bool{"the pool first": true, "while an address cools down": false} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.installContract()
 			w.operator(nil)
 			pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {

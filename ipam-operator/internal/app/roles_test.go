@@ -18,7 +18,7 @@ import (
 // TestRolesOfUsers binds the roles that are shipped, and asks the API server what their users may do. The roles of edit and admin hold what is added to those of
 // view and edit.
 func TestRolesOfUsers(t *testing.T) {
-	w := newDataWorld(t)
+	w := newDataTestEnv(t)
 	w.install("user_roles.yaml")
 	w.installFrom("components/network-data", "user_roles.yaml")
 	shipped := &rbacv1.ClusterRoleList{}
@@ -73,7 +73,7 @@ func TestRolesOfUsers(t *testing.T) {
 	}
 }
 
-// bind gives a user a role in this world's namespace.
+// bind gives a user a role in this environment's namespace.
 func (w *site) bind(user, role string) {
 	w.t.Helper()
 	require.NoError(w.t, w.user.Create(w.t.Context(), &rbacv1.RoleBinding{

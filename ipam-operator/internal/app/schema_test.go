@@ -22,7 +22,7 @@ func addr(text string) *ipamv1.IPAddressStr { return new(ipamv1.IPAddressStr(tex
 
 // TestTheSchemaRefusesWhatItCan asks the API server, with a dry run, what it says to pools that cannot work.
 func TestTheSchemaRefusesWhatItCan(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for name, test := range map[string]struct {
 		change func(*ipamv1.IPPoolSpec)
 		says   string // empty: accepted
@@ -98,7 +98,7 @@ func TestTheSchemaRefusesWhatItCan(t *testing.T) {
 }
 
 func TestImmutableFields(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")} })
 	claim := w.claim("c", "p")
 	address := &ipamv1.IPAddress{
@@ -125,7 +125,7 @@ func TestImmutableFields(t *testing.T) {
 }
 
 func TestTheClusterOfAPoolStaysWhileAddressesAreInUse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")}
 		s.ClusterName = new("a")
@@ -149,7 +149,7 @@ func TestTheClusterOfAPoolStaysWhileAddressesAreInUse(t *testing.T) {
 
 // TestAnOldObjectIsRefusedOnlyForWhatChanges stores a pool that no rule would let in, and then changes other parts of it.
 func TestAnOldObjectIsRefusedOnlyForWhatChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")}
 		s.PreAllocations = map[string]ipamv1.IPAddressStr{"a": "192.168.0.1", "b": "192.168.0.1"}

@@ -20,7 +20,7 @@ import (
 
 // A claim that is made again under its name gets its former address, of either kind, although others wait for one; where the pool keeps nothing, they get it.
 func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	w.operator(nil)
 	w.pool("sticky", func(s *ipamv1.IPPoolSpec) {
@@ -67,9 +67,40 @@ func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
 	w.settled()
 }
 
+// A claim of either kind is made, deleted and made again while the watch of addresses shows nothing of it.
+func TestAClaimMadeAgainGetsItsFormerAddressBeforeTheWatchShowsIt(t *testing.T) {
+	w := newTestEnv(t)
+	w.installContract()
+	hide, show := w.operatorWithLateAddresses()
+	w.pool("sticky", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
+		s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
+	})
+	w.claim("first", "sticky") // the pool is served, and the kinds of the contract
+	w.address("first")
+	w.addressClaim("first", "sticky", nil)
+	w.contractAddress("first")
+	hide()
+	claim := w.claim("a", "sticky")
+	before := w.address("a").Spec.Address
+	contract := w.addressClaim("a", "sticky", nil)
+	contractBefore := ipOf(w.contractAddress("a"))
+	for _, obj := range []client.Object{claim, contract} {
+		w.delete(obj)
+		w.gone(obj)
+	}
+	w.claim("a", "sticky")
+	assert.Equal(t, before, w.address("a").Spec.Address)
+	w.addressClaim("a", "sticky", nil)
+	assert.Equal(t, contractBefore, ipOf(w.contractAddress("a")))
+	show()
+	w.settled()
+	w.untilUsed("sticky", 4)
+}
+
 // The garbage collector may remove the reference to a claim that is gone before the operator sees that it is gone: the pool still owns the address.
 func TestAnAddressReturnsWithoutItsReferenceToTheFormerClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
 		s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
@@ -105,7 +136,7 @@ func TestADeathWhileAnAddressReturnsHeals(t *testing.T) {
 		for n := 1; n <= takesAtMost; n++ {
 			t.Run(fmt.Sprintf("write %d, answer lost %v", n, lost), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newTestEnv(t)
 				w.pool("p", func(s *ipamv1.IPPoolSpec) {
 					s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
 					s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
@@ -118,12 +149,12 @@ func TestADeathWhileAnAddressReturnsHeals(t *testing.T) {
 				w.untilUsed("p", 1)
 				stop()
 
-				writes := &writes{dieAt: n, lost: lost, dead: make(chan struct{})}
+				writes := crashAt(n, lost)
 				stop = w.operator(writes.count)
 				w.claim("a", "p")
 				w.eventually("neither death nor address", func() bool {
 					select {
-					case <-writes.dead:
+					case <-writes.Dead():
 						return true
 					default:
 						got := w.getClaim("a")

@@ -24,19 +24,19 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
-// allOptions are those of an operator that serves all namespaces, and there what has the label of this world.
-func (w *world) allOptions() Options {
+// allOptions are those of an operator that serves all namespaces, and there what has the label of this environment.
+func (w *testEnv) allOptions() Options {
 	options := testOptions("")
 	options.WatchFilter = w.namespace
 	return options
 }
 
-func (w *world) ofThisWorld() map[string]string {
+func (w *testEnv) ofThisTestEnv() map[string]string {
 	return map[string]string{capi.WatchFilterLabel: w.namespace}
 }
 
 // tenant makes another namespace.
-func (w *world) tenant(labels map[string]string) *corev1.Namespace {
+func (w *testEnv) tenant(labels map[string]string) *corev1.Namespace {
 	w.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-", Labels: labels}}
 	require.NoError(w.t, w.user.Create(w.t.Context(), namespace))
@@ -44,9 +44,9 @@ func (w *world) tenant(labels map[string]string) *corev1.Namespace {
 }
 
 // sharedPool makes a pool of ten addresses that other namespaces may have claims of.
-func (w *world) sharedPool(name string, change func(*ipamv1.IPPool)) *ipamv1.IPPool {
+func (w *testEnv) sharedPool(name string, change func(*ipamv1.IPPool)) *ipamv1.IPPool {
 	w.t.Helper()
-	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: w.ofThisWorld()}}
+	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: w.ofThisTestEnv()}}
 	pool.Spec = ipamv1.IPPoolSpec{
 		NamePrefix: name, Prefix: 24, Gateway: addr("10.0.0.1"), DNSServers: []ipamv1.IPAddressStr{"10.0.0.2"},
 		Pools:             []ipamv1.Pool{span("10.0.0.10", "10.0.0.19")},
@@ -58,16 +58,16 @@ func (w *world) sharedPool(name string, change func(*ipamv1.IPPool)) *ipamv1.IPP
 }
 
 // claimIn makes a claim of another namespace on a pool of this one.
-func (w *world) claimIn(namespace, name, pool string) *ipamv1.IPClaim {
+func (w *testEnv) claimIn(namespace, name, pool string) *ipamv1.IPClaim {
 	w.t.Helper()
-	claim := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: w.ofThisWorld()}}
+	claim := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: w.ofThisTestEnv()}}
 	claim.Spec.Pool = ipamv1.ObjectReference{Namespace: w.namespace, Name: pool}
 	require.NoError(w.t, w.user.Create(w.t.Context(), claim))
 	return claim
 }
 
 // served waits until a claim has an address, and returns it.
-func (w *world) served(claim *ipamv1.IPClaim) *ipamv1.IPAddress {
+func (w *testEnv) served(claim *ipamv1.IPClaim) *ipamv1.IPAddress {
 	w.t.Helper()
 	address := &ipamv1.IPAddress{}
 	w.eventually(claim.Name+" has no address", func() bool {
@@ -80,7 +80,7 @@ func (w *world) served(claim *ipamv1.IPClaim) *ipamv1.IPAddress {
 }
 
 // waits waits until a claim is refused for a reason, and returns the message.
-func (w *world) waits(claim *ipamv1.IPClaim, reason string) string {
+func (w *testEnv) waits(claim *ipamv1.IPClaim, reason string) string {
 	w.t.Helper()
 	message := ""
 	w.eventually(claim.Name+" does not wait for "+reason, func() bool {
@@ -98,7 +98,7 @@ func (w *world) waits(claim *ipamv1.IPClaim, reason string) string {
 
 // TestAPoolForManyNamespaces shows what a claim of another namespace gets, and that no right crosses.
 func TestAPoolForManyNamespaces(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operatorWith(w.allOptions(), nil)
 	team := w.tenant(nil)
 	pool := w.sharedPool("p", func(p *ipamv1.IPPool) {
@@ -141,7 +141,7 @@ func TestAPoolForManyNamespaces(t *testing.T) {
 }
 
 // settledIn waits until a checker finds nothing in a namespace.
-func (w *world) settledIn(namespace string) {
+func (w *testEnv) settledIn(namespace string) {
 	w.t.Helper()
 	w.eventually("the checker finds something", func() bool {
 		findings, err := check.Run(w.t.Context(), w.user, namespace)
@@ -151,7 +151,7 @@ func (w *world) settledIn(namespace string) {
 
 // TestEverythingThatAClaimOfAnotherNamespaceWaitsForWakes changes each thing alone that the decision about such a claim reads.
 func TestEverythingThatAClaimOfAnotherNamespaceWaitsForWakes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.operatorWith(w.allOptions(), nil)
 	paused := map[string]string{ipamv1.PausedAnnotation: ""}
@@ -225,7 +225,7 @@ func TestEverythingThatAClaimOfAnotherNamespaceWaitsForWakes(t *testing.T) {
 			if test.before != nil {
 				test.before(s)
 			}
-			s.claim = &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.team.Name, Name: "c", Labels: w.ofThisWorld()}}
+			s.claim = &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.team.Name, Name: "c", Labels: w.ofThisTestEnv()}}
 			s.claim.Labels[ipamv1.ClusterNameLabel] = "of-the-claim"
 			s.claim.Spec.Pool = ipamv1.ObjectReference{Namespace: w.namespace, Name: name}
 			require.NoError(t, w.user.Create(t.Context(), s.claim))
@@ -256,7 +256,7 @@ func clusterOf(namespace, name string) *unstructured.Unstructured {
 // TestTheQuotaHoldsWithTwoReplicas lets two replicas without leader election serve more claims of a namespace at once than it may have.
 func TestTheQuotaHoldsWithTwoReplicas(t *testing.T) {
 	const limit, claims = 5, 40
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.sharedPool("p", func(p *ipamv1.IPPool) {
 		p.Spec.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.250")}
 		p.Spec.MaxAddressesPerNamespace = limit
@@ -296,7 +296,7 @@ func TestTheQuotaHoldsWithTwoReplicas(t *testing.T) {
 
 // TestARestoredAddressOfAnotherNamespaceStaysWithItsClaim restores a claim and its address without owners and status.
 func TestARestoredAddressOfAnotherNamespaceStaysWithItsClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	team := w.tenant(nil)
 	stop := w.operatorWith(w.allOptions(), nil)
 	w.sharedPool("p", func(p *ipamv1.IPPool) { p.Spec.AllocationStrategy = ipamv1.RandomAllocation })
@@ -322,5 +322,63 @@ func TestARestoredAddressOfAnotherNamespaceStaysWithItsClaim(t *testing.T) {
 		require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(restored), restored))
 		return restored.Spec.Claim.UID == string(claim.UID) && len(restored.OwnerReferences) == 1
 	})
+	w.settled()
+}
+
+// TestATenantLeaksNoAddresses removes claims with their finalizers whose Cluster is not there: those whose Cluster never was, and one whose Cluster was moved away.
+func TestATenantLeaksNoAddresses(t *testing.T) {
+	w := newTestEnv(t)
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	w.operatorWith(w.allOptions(), nil)
+	w.sharedPool("p", func(*ipamv1.IPPool) {})
+	team, other := w.tenant(nil), w.tenant(nil)
+	claimOf := func(namespace, name, cluster string) *ipamv1.IPClaim {
+		claim := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: w.ofThisTestEnv()}}
+		claim.Labels[ipamv1.ClusterNameLabel] = cluster
+		claim.Spec.Pool = ipamv1.ObjectReference{Namespace: w.namespace, Name: "p"}
+		require.NoError(t, w.user.Create(t.Context(), claim))
+		return claim
+	}
+	for _, namespace := range []*corev1.Namespace{team, other} {
+		require.NoError(t, w.user.Create(t.Context(), clusterOf(namespace.Name, "there")))
+	}
+	never := claimOf(team.Name, "never", "never")
+	late := claimOf(team.Name, "late", "late")
+	moved, left := claimOf(team.Name, "moved", "there"), claimOf(other.Name, "left", "there")
+	addresses := map[string]*ipamv1.IPAddress{}
+	for _, claim := range []*ipamv1.IPClaim{never, late, moved, left} {
+		addresses[claim.Name] = w.served(claim)
+	}
+	assert.Contains(t, addresses["never"].Annotations, ipamv1.ClusterAbsentAnnotation)
+	require.NoError(t, w.user.Create(t.Context(), clusterOf(team.Name, "late")))
+	for _, name := range []string{"late", "moved", "left"} {
+		w.eventually("the mark stays on the address "+name, func() bool {
+			require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(addresses[name]), addresses[name]))
+			_, marked := addresses[name].Annotations[ipamv1.ClusterAbsentAnnotation]
+			return !marked
+		})
+	}
+
+	for _, cluster := range []*unstructured.Unstructured{clusterOf(team.Name, "there"), clusterOf(team.Name, "late"), clusterOf(other.Name, "there")} {
+		w.delete(cluster)
+		w.gone(cluster)
+	}
+	for _, claim := range []*ipamv1.IPClaim{late, moved, left, never} {
+		w.mark(claim) // the operator leaves the claim alone, as one that a mover takes away
+		w.force(claim)
+		w.gone(claim)
+	}
+	w.gone(addresses["never"])
+	for _, name := range []string{"late", "moved", "left"} {
+		require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(addresses[name]), addresses[name]), "something uses it elsewhere")
+	}
+
+	w.delete(other)
+	w.gone(addresses["left"])
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(addresses["moved"]), addresses["moved"]))
+	w.delete(addresses["moved"])
+	w.gone(addresses["moved"])
+	w.delete(addresses["late"])
+	w.gone(addresses["late"])
 	w.settled()
 }

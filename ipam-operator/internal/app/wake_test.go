@@ -35,7 +35,7 @@ type hold struct {
 
 // holds are all things that a hold reads, each alone: of pool, claim and address the pause annotation, the mark of a mover, the label of the Cluster and that of a
 // mover; of the Cluster that it is there, its spec and its annotations.
-func (w *world) holds() map[string]hold {
+func (w *testEnv) holds() map[string]hold {
 	paused, marked := map[string]string{ipamv1.PausedAnnotation: ""}, map[string]string{ipamv1.DeleteForMoveAnnotation: ""}
 	of := func(cluster string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Labels: map[string]string{ipamv1.ClusterNameLabel: cluster}}
@@ -83,7 +83,7 @@ func (w *world) holds() map[string]hold {
 // TestEverythingThatHoldsWakes changes each thing that a hold reads alone: what it held up goes on, claims of both kinds that wait for an address and addresses of both
 // whose claim is gone.
 func TestEverythingThatHoldsWakes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installContract()
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.operator(nil)
@@ -110,7 +110,7 @@ func (h heldObjects) all() (out []client.Object) {
 	return append(out, h.orphans...)
 }
 
-func (w *world) holdsAndWakes(name string, test hold) {
+func (w *testEnv) holdsAndWakes(name string, test hold) {
 	w.t.Helper()
 	pool := &ipamv1.IPPool{ObjectMeta: *test.pool.DeepCopy()}
 	pool.Namespace, pool.Name = w.namespace, name
@@ -124,7 +124,7 @@ func (w *world) holdsAndWakes(name string, test hold) {
 	}
 	require.NoError(w.t, w.user.Create(w.t.Context(), pool))
 	held := w.makeHeld(pool, test)
-	w.witness("witness-" + name)
+	witness(w, "witness-"+name)
 	w.isHeld(held)
 
 	for _, obj := range held.all() {
@@ -150,7 +150,7 @@ func (w *world) holdsAndWakes(name string, test hold) {
 }
 
 // makeHeld makes what a hold holds.
-func (w *world) makeHeld(pool *ipamv1.IPPool, test hold) (held heldObjects) {
+func (w *testEnv) makeHeld(pool *ipamv1.IPPool, test hold) (held heldObjects) {
 	w.t.Helper()
 	if !test.onlyContract {
 		held.claim = w.newClaim("claim-"+pool.Name, pool.Name)
@@ -180,7 +180,7 @@ func (w *world) makeHeld(pool *ipamv1.IPPool, test hold) (held heldObjects) {
 }
 
 // isHeld requires that nothing was done for objects.
-func (w *world) isHeld(held heldObjects) {
+func (w *testEnv) isHeld(held heldObjects) {
 	w.t.Helper()
 	if held.claim != nil {
 		require.Nil(w.t, w.getClaim(held.claim.Name).Status.Address, "the IPClaim is not held up")
@@ -197,13 +197,13 @@ func (w *world) isHeld(held heldObjects) {
 }
 
 // merge applies a merge patch to an object.
-func (w *world) merge(obj client.Object, text string) {
+func (w *testEnv) merge(obj client.Object, text string) {
 	w.t.Helper()
 	require.NoError(w.t, w.user.Patch(w.t.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(text))))
 }
 
 // orphan makes an IPAddress whose claim of a kind is gone.
-func (w *world) orphan(ip string, pool *ipamv1.IPPool, meta metav1.ObjectMeta, kind string) *ipamv1.IPAddress {
+func (w *testEnv) orphan(ip string, pool *ipamv1.IPPool, meta metav1.ObjectMeta, kind string) *ipamv1.IPAddress {
 	w.t.Helper()
 	address := &ipamv1.IPAddress{ObjectMeta: *meta.DeepCopy()}
 	address.Namespace, address.Name = w.namespace, pool.Name+"-"+ip[len("10.0.0."):]+"-gone"
@@ -217,7 +217,7 @@ func (w *world) orphan(ip string, pool *ipamv1.IPPool, meta metav1.ObjectMeta, k
 }
 
 // witness waits until the operator has seen what was there before it: a claim is served and an address without a claim is given back.
-func (w *world) witness(name string) {
+func witness(w *testEnv, name string) {
 	w.t.Helper()
 	pool := w.pool(name, func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	w.claim(name, name)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -65,7 +66,7 @@ func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(sc
 		Named("discovery-"+crd).
 		WatchesMetadata(obj, &handler.EnqueueRequestForObject{}, builder.WithPredicates(named)).
 		WithOptions(controller.TypedOptions[reconcile.Request]{NeedLeaderElection: new(false)}).
-		Complete(tracing.Reconciler("discovery-"+crd, d))
+		Complete(tracing.Reconciler("discovery-"+crd, outcome.Reconciler[ctrl.Request](d)))
 	if err != nil {
 		return fmt.Errorf("watching for %s: %w", crd, err)
 	}

@@ -32,6 +32,8 @@ const (
 	Dangling Problem = "dangling"
 	// Mismatch is a status that says something else than the addresses do.
 	Mismatch Problem = "mismatch"
+	// Notice is no contradiction: something that may stay as it is, and that the operator would not do now.
+	Notice Problem = "notice"
 )
 
 // Finding is one contradiction.
@@ -56,18 +58,39 @@ type objects struct {
 	network  *networkData
 }
 
-// Run reads a namespace, or all of them, and returns what it found, in order. Objects that change in the meantime can
+// Run reads a namespace, or all of them, and returns the contradictions that it found, in order. Objects that change in the meantime can
 // make findings that are gone when it is run again.
 func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding, error) {
+	findings, _, err := Inspect(ctx, reader, namespace)
+	return findings, err
+}
+
+// Inspect is like Run and returns notices, too.
+func Inspect(ctx context.Context, reader client.Reader, namespace string) (findings, notices []Finding, err error) {
 	o, err := read(ctx, reader, namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	findings := slices.Concat(o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings(), o.tenantFindings(), o.overlapFindings())
-	slices.SortFunc(findings, func(a, b Finding) int {
+	for _, finding := range o.findings() {
+		if finding.Problem == Notice {
+			notices = append(notices, finding)
+		} else {
+			findings = append(findings, finding)
+		}
+	}
+	return findings, notices, nil
+}
+
+func (o *objects) findings() []Finding {
+	layouts := o.layoutsOf()
+	all := slices.Concat(
+		o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings(), o.tenantFindings(), o.overlapFindings(),
+		o.withheldFindings(layouts), o.countFindings(layouts), o.unservedFindings(), o.setFindings(),
+	)
+	slices.SortFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})
-	return findings, nil
+	return all
 }
 
 func read(ctx context.Context, reader client.Reader, namespace string) (*objects, error) {

@@ -92,6 +92,17 @@ func TestANamespaceAlone(t *testing.T) {
 	}
 }
 
+func ofUID(p *ipamv1.IPPool, uid types.UID) *ipamv1.IPPool {
+	p.UID = uid
+	return p
+}
+
+// ofPool makes a pool of a UID the owner of an address.
+func ofPool(a *ipamv1.IPAddress, uid types.UID) *ipamv1.IPAddress {
+	a.OwnerReferences = append(a.OwnerReferences, metav1.OwnerReference{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: a.Spec.Pool.Name, UID: uid})
+	return a
+}
+
 func TestRun(t *testing.T) {
 	good := func() []client.Object {
 		return []client.Object{
@@ -142,6 +153,18 @@ func TestRun(t *testing.T) {
 				released(address("p-10-0-0-1", "10.0.0.1", "gone"), time.Hour), released(address("p-10-0-0-2", "10.0.0.2", "gone"), 3*time.Hour),
 			},
 			want: []string{"orphan    IPAddress ns/p-10-0-0-2: was released and is kept for longer than the 2h0m0s of IPPool p"},
+		},
+		"addresses that were restored and wait for their claims": {
+			objects: []client.Object{
+				ofUID(pool("p", ipamv1.IPPoolStatus{}), "uid-p"),
+				released(ofPool(address("p-10-0-0-1", "10.0.0.1", "gone"), "uid-p-of-another-life"), 30*time.Minute),
+				released(ofPool(address("p-10-0-0-2", "10.0.0.2", "gone"), "uid-p-of-another-life"), 2*time.Hour),
+				released(ofPool(address("p-10-0-0-3", "10.0.0.3", "gone"), "uid-p"), 30*time.Minute),
+			},
+			want: []string{
+				"orphan    IPAddress ns/p-10-0-0-2: was released and is kept for longer than the 1h0m0s of IPPool p",
+				"orphan    IPAddress ns/p-10-0-0-3: was released and is kept for longer than the 0s of IPPool p",
+			},
 		},
 		"dangling references": {
 			objects: []client.Object{claim("a", "p-10-0-0-1"), address("p-10-0-0-2", "10.0.0.2", "a")},

@@ -28,11 +28,12 @@ const (
 // contractVersions are those that are tried, in order.
 var contractVersions = []string{"v1beta2", "v1beta1"}
 
-// contract is the objects of Cluster API's contract whose pool is an IPPool of ipam.metal3.io.
+// contract is the objects of Cluster API's contract whose pool is an IPPool of ipam.metal3.io, and the claims on pools of other kinds.
 type contract struct {
 	served    bool
 	claims    map[types.NamespacedName]*unstructured.Unstructured
 	addresses map[types.NamespacedName]*unstructured.Unstructured
+	foreign   map[types.NamespacedName]*unstructured.Unstructured
 }
 
 // readContract reads the objects of the contract; where that is not installed there are none.
@@ -40,14 +41,15 @@ func readContract(ctx context.Context, reader client.Reader, namespace string) (
 	c := &contract{}
 	var served bool
 	var err error
-	if c.addresses, served, err = listContract(ctx, reader, namespace, contractAddressKind); err != nil || !served {
+	if c.addresses, _, served, err = listContract(ctx, reader, namespace, contractAddressKind); err != nil || !served {
 		return c, err
 	}
-	c.claims, c.served, err = listContract(ctx, reader, namespace, contractClaimKind)
+	c.claims, c.foreign, c.served, err = listContract(ctx, reader, namespace, contractClaimKind)
 	return c, err
 }
 
-func listContract(ctx context.Context, reader client.Reader, namespace, kind string) (map[types.NamespacedName]*unstructured.Unstructured, bool, error) {
+// listContract lists the objects of a kind whose pool is an IPPool, and those with another pool.
+func listContract(ctx context.Context, reader client.Reader, namespace, kind string) (ours, foreign map[types.NamespacedName]*unstructured.Unstructured, served bool, err error) {
 	for _, version := range contractVersions {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: contractGroup, Version: version, Kind: kind + "List"})
@@ -56,18 +58,20 @@ func listContract(ctx context.Context, reader client.Reader, namespace, kind str
 			continue
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("listing %s of %s: %w", kind, contractGroup, err)
+			return nil, nil, false, fmt.Errorf("listing %s of %s: %w", kind, contractGroup, err)
 		}
-		out := map[types.NamespacedName]*unstructured.Unstructured{}
+		ours, foreign = map[types.NamespacedName]*unstructured.Unstructured{}, map[types.NamespacedName]*unstructured.Unstructured{}
 		for i := range list.Items {
 			obj := &list.Items[i]
 			if text(obj, "spec", "poolRef", "apiGroup") == ipamv1.GroupVersion.Group && text(obj, "spec", "poolRef", "kind") == ipamv1.IPPoolKind {
-				out[client.ObjectKeyFromObject(obj)] = obj
+				ours[client.ObjectKeyFromObject(obj)] = obj
+			} else {
+				foreign[client.ObjectKeyFromObject(obj)] = obj
 			}
 		}
-		return out, true, nil
+		return ours, foreign, true, nil
 	}
-	return nil, false, nil
+	return nil, nil, false, nil
 }
 
 // contractFindings looks at the objects of the contract, and at the addresses of ipam.metal3.io that lock theirs.
@@ -113,6 +117,7 @@ func (o *objects) contractAddressFindings(key types.NamespacedName, a *unstructu
 	default:
 		held[claimKey] = key.Name
 	}
+	out = append(out, contractNetworkFindings(key, a)...)
 	lock, ok := o.addresses[key]
 	switch {
 	case !ok:

@@ -25,13 +25,13 @@ import (
 // contractCRDs is where the definitions of Cluster API's contract lie that users have.
 const contractCRDs = "../../../../shared/crds/capi"
 
-type contractWorld struct {
+type contractTestEnv struct {
 	t         *testing.T
 	client    client.Client
 	namespace string
 }
 
-func newContractWorld(t *testing.T) *contractWorld {
+func newContractTestEnv(t *testing.T) *contractTestEnv {
 	t.Helper()
 	if _, err := os.Stat(contractCRDs); err != nil {
 		t.Skipf("the definitions of Cluster API's contract are not beside this checkout (%s)", contractCRDs)
@@ -45,10 +45,10 @@ func newContractWorld(t *testing.T) *contractWorld {
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "check-"}}
 	require.NoError(t, c.Create(t.Context(), namespace))
-	return &contractWorld{t: t, client: c, namespace: namespace.Name}
+	return &contractTestEnv{t: t, client: c, namespace: namespace.Name}
 }
 
-func (w *contractWorld) object(kind, version, name string, spec map[string]any) *unstructured.Unstructured {
+func (w *contractTestEnv) object(kind, version, name string, spec map[string]any) *unstructured.Unstructured {
 	w.t.Helper()
 	spec["poolRef"] = map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"}
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
@@ -60,7 +60,7 @@ func (w *contractWorld) object(kind, version, name string, spec map[string]any) 
 }
 
 // claim makes a claim that says that it has an address.
-func (w *contractWorld) claim(version, name, address string) *unstructured.Unstructured {
+func (w *contractTestEnv) claim(version, name, address string) *unstructured.Unstructured {
 	w.t.Helper()
 	claim := w.object(contractClaimKind, version, name, map[string]any{})
 	if address != "" {
@@ -70,12 +70,12 @@ func (w *contractWorld) claim(version, name, address string) *unstructured.Unstr
 	return claim
 }
 
-func (w *contractWorld) address(version, name, ip, claim string) {
+func (w *contractTestEnv) address(version, name, ip, claim string) {
 	w.t.Helper()
 	w.object(contractAddressKind, version, name, map[string]any{"address": ip, "prefix": int64(24), "gateway": "10.0.0.254", "claimRef": map[string]any{"name": claim}})
 }
 
-func (w *contractWorld) lock(name, ip, kind, claim string) {
+func (w *contractTestEnv) lock(name, ip, kind, claim string) {
 	w.t.Helper()
 	require.NoError(w.t, w.client.Create(w.t.Context(), &ipamv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -85,7 +85,7 @@ func (w *contractWorld) lock(name, ip, kind, claim string) {
 	}))
 }
 
-func (w *contractWorld) findings() []string {
+func (w *contractTestEnv) findings() []string {
 	w.t.Helper()
 	findings, err := Run(w.t.Context(), w.client, w.namespace)
 	require.NoError(w.t, err)
@@ -100,7 +100,7 @@ func (w *contractWorld) findings() []string {
 func TestContractIsChecked(t *testing.T) {
 	for _, version := range contractVersions {
 		t.Run(version, func(t *testing.T) {
-			w := newContractWorld(t)
+			w := newContractTestEnv(t)
 			require.NoError(t, w.client.Create(t.Context(), &ipamv1.IPPool{
 				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p"}, Spec: ipamv1.IPPoolSpec{NamePrefix: "p"},
 			}))

@@ -15,6 +15,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // coolDownSlack is for how long beyond its time a released address may be there: the operator may just be starting.
@@ -31,7 +32,11 @@ func (o *objects) coolDownFindings(now time.Time) []Finding {
 			!slices.Contains(a.Finalizers, ipamv1.IPAddressFinalizer) {
 			continue
 		}
-		if coolDown := allocate.CoolDown(pool); now.Sub(a.DeletionTimestamp.Time) > coolDown+coolDownSlack {
+		coolDown := allocate.CoolDown(pool)
+		if engine.IsOfEarlierPool(a, pool) {
+			coolDown = max(coolDown, engine.RestoredFor)
+		}
+		if now.Sub(a.DeletionTimestamp.Time) > coolDown+coolDownSlack {
 			out = append(out, Finding{Orphan, "IPAddress " + key.String(), fmt.Sprintf("was released and is kept for longer than the %s of IPPool %s", coolDown, pool.Name)})
 		}
 	}

@@ -100,8 +100,8 @@ func withClaim(change func(*ipamv1.IPClaim)) func(*dataplan.Snapshot) {
 	return func(s *dataplan.Snapshot) { change(s.Claims[ours].Object.(*ipamv1.IPClaim)) }
 }
 
-// told writes a decision as lines: its actions in order, then what is reported.
-func told(d dataplan.Decision) []string {
+// transcript writes a decision as lines: its actions in order, then what is reported.
+func transcript(d dataplan.Decision) []string {
 	out := []string{}
 	for _, action := range d.Actions {
 		switch do := action.(type) {
@@ -300,7 +300,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := snapshot()
 			c.given(s)
-			assert.Equal(t, c.want, told(dataplan.Plan(*s)))
+			assert.Equal(t, c.want, transcript(dataplan.Plan(*s)))
 		})
 	}
 }
@@ -355,7 +355,7 @@ func rendered(t *testing.T, s *dataplan.Snapshot) *corev1.Secret {
 			return create.Secret
 		}
 	}
-	require.Fail(t, "nothing is rendered", "%v", told(dataplan.Plan(*s)))
+	require.Fail(t, "nothing is rendered", "%v", transcript(dataplan.Plan(*s)))
 	return nil
 }
 
@@ -391,14 +391,14 @@ func TestPrefixOfAnAddressThatStatesNone(t *testing.T) {
 	address := claim.Address.(*ipamv1.IPAddress)
 	address.Spec.Prefix = 0
 	assert.Equal(t, "ours", claim.PoolToRead())
-	assert.Equal(t, []string{"NotRenderable: address 10.0.0.7 of pool ours has no prefix: write prefix or subnet into the pool"}, told(dataplan.Plan(*s)))
+	assert.Equal(t, []string{"NotRenderable: address 10.0.0.7 of pool ours has no prefix: write prefix or subnet into the pool"}, transcript(dataplan.Plan(*s)))
 
 	claim.Layout = allocate.Parse(&ipamv1.IPPoolSpec{Pools: []ipamv1.Pool{{Subnet: new(ipamv1.IPSubnetStr("10.0.0.0/20"))}}}, "")
 	s.Claims[ours] = claim
 	assert.Contains(t, string(rendered(t, s).Data[infrav1.MetaDataKey]), `prefix: "20"`)
 
 	address.Spec.Address = "x"
-	assert.Contains(t, told(dataplan.Plan(*s))[0], "NoAddress: IPAddress ours-10-0-0-7: ")
+	assert.Contains(t, transcript(dataplan.Plan(*s))[0], "NoAddress: IPAddress ours-10-0-0-7: ")
 }
 
 func TestBelongs(t *testing.T) {

@@ -89,6 +89,12 @@ func (o *observer) poolOfOwned(ctx context.Context, subject *Subject) (string, e
 	}
 	pool := ""
 	for i := range list.Items {
+		of := &ipamv1.IPPool{}
+		key := types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Spec.Pool.Name}
+		if err := o.Client.Get(ctx, key, of); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("reading IPPool %s: %w", key, err)
+		}
+		subject.PoolUID = of.UID
 		if isOwner(&list.Items[i], subject) && (pool == "" || list.Items[i].Name == subject.Claim.Bound) {
 			pool = list.Items[i].Spec.Pool.Name
 		}

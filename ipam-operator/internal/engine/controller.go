@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -22,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/muster-io/muster/apis/conflict"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -87,7 +86,7 @@ func New(deps Deps) *Reconciler {
 	if deps.WakeWaiting == nil {
 		deps.WakeWaiting = waits.Freed
 	}
-	releaser := Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics}
+	releaser := Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics, Unprotected: NewUnprotected()}
 	return &Reconciler{
 		Deps: &deps, Releaser: releaser, waitlist: waits,
 		observer: &observer{Deps: &deps, waits: waits},
@@ -144,14 +143,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	err = r.serve(ctx, subject, snapshot)
-	if apierrors.IsConflict(err) {
-		// The claim has changed; its event is on the way or was handled already.
+	if outcome.IsAgain(err) && !errors.Is(err, errUndecided) {
 		r.Metrics.Conflict(metrics.ClaimChanged)
-		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
-		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
-	}
-	if errors.Is(err, errUndecided) {
-		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	return ctrl.Result{}, err
 }
@@ -171,7 +164,9 @@ func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot alloc
 			snapshot.Ahead = r.Line.Ahead(subject.queue(), subject.waiter())
 			decision := allocate.Plan(snapshot)
 			if _, ok := decision.Action.(allocate.Create); ok {
-				r.Line.Leave(subject.UID()) // it has taken its address off those that are free
+				if queue, ok := r.Line.Leave(subject.UID()); ok { // it has taken its address off those that are free
+					r.wakeLater(queue.Pool) // those behind it have moved up
+				}
 			}
 			return decision
 		})

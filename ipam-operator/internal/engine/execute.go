@@ -69,11 +69,11 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
 	e.records.mark(subject.Key(), e.Clock.Now())
-	if err := e.prepare(ctx, subject, action); err != nil {
+	address := newAddress(subject, pool, action)
+	if err := errors.Join(e.markAbsentCluster(ctx, subject, address), e.prepare(ctx, subject, action)); err != nil {
 		e.waits.giveUp(subject)
 		return false, err
 	}
-	address := newAddress(subject, pool, action)
 	err = e.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
 	switch {
 	case err == nil:
@@ -111,7 +111,7 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 		refusal := allocate.Refuse{Error: errCreate, Message: errCreate + ": " + string(apierrors.ReasonForError(err))}
 		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), e.refuse(ctx, subject, refusal, allocate.WhyRefused))
 	}
-	e.Index.Made(RecordOf(address), subject.UID(), e.Clock.Now())
+	e.Index.Made(RecordOf(address), space.Claim{Name: subject.name(), UID: subject.UID()}, e.Clock.Now())
 	defer e.waits.giveUp(subject)
 	if returned, err := e.returnOverQuota(ctx, subject, address); returned || err != nil {
 		return false, err
@@ -212,7 +212,7 @@ func (e *executor) adopt(ctx context.Context, subject *Subject, action allocate.
 	if err != nil {
 		return fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
-	if subject.Claim.Bound != address.Name && !IsByHand(address) {
+	if subject.Claim.Bound != address.Name && !action.Address.Unowned {
 		if returned, err := e.returnOverQuota(ctx, subject, address); returned || err != nil {
 			return err
 		}
@@ -239,13 +239,19 @@ func (e *executor) adopt(ctx context.Context, subject *Subject, action allocate.
 	return errors.Join(errs...)
 }
 
-// own gives an address that was restored or made by hand its owners and its finalizer, under its resourceVersion.
+// own gives an address that was restored or made by hand its owners, in place of those of an earlier life, and its finalizer, under its resourceVersion.
 func (e *executor) own(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error {
-	if !IsByHand(address) || !address.DeletionTimestamp.IsZero() {
+	restored := subject.isRestored(address)
+	if !restored && (!IsByHand(address) || !address.DeletionTimestamp.IsZero()) {
 		return nil
 	}
 	before := address.DeepCopy()
-	controllerutil.AddFinalizer(address, ipamv1.IPAddressFinalizer)
+	if restored {
+		dropFormerOwners(address)
+	}
+	if address.DeletionTimestamp.IsZero() { // later, the API server takes no finalizers
+		controllerutil.AddFinalizer(address, ipamv1.IPAddressFinalizer)
+	}
 	pool := &ipamv1.IPPool{}
 	if err := e.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
@@ -353,7 +359,7 @@ func (e *executor) release(ctx context.Context, subject *Subject, action allocat
 		return err
 	}
 	if subject.Claim.Deleting {
-		e.records.edit(subject.Key(), func(known *record) { known.letGo = subject.UID() })
+		e.records.edit(subject.Key(), func(known *record) { known.finalized = subject.UID() })
 	}
 	if why == allocate.WhyNotServed {
 		ctrl.LoggerFrom(ctx).Info("Removed the finalizer of a claim that is not served")
@@ -364,14 +370,14 @@ func (e *executor) release(ctx context.Context, subject *Subject, action allocat
 
 // isLetGo reports whether the finalizer of a claim that the cache still shows was removed: nothing is left to do for it, and a write would not find it.
 func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
-	uid := r.records.of(name).letGo
+	uid := r.records.of(name).finalized
 	if uid == "" {
 		return false
 	}
 	if now != nil && now.UID() == uid {
 		return true
 	}
-	r.records.edit(name, func(known *record) { known.letGo = "" })
+	r.records.edit(name, func(known *record) { known.finalized = "" })
 	return false
 }
 
@@ -381,7 +387,7 @@ func (e *executor) refuse(ctx context.Context, subject *Subject, refusal allocat
 		refusal.Message = subject.Foreign
 	}
 	e.records.mark(subject.Key(), e.Clock.Now())
-	subject.Told = func(refusal allocate.Refuse) bool { return e.records.told(subject.Key(), subject.UID(), refusal) }
+	subject.AlreadyRefused = func(refusal allocate.Refuse) bool { return e.records.refused(subject.Key(), subject.UID(), refusal) }
 	wrote, err := e.Kind.Refuse(ctx, subject, why, refusal)
 	if err != nil {
 		return client.IgnoreNotFound(err)

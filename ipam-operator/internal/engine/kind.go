@@ -20,6 +20,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/setplan"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -63,6 +64,8 @@ type Subject struct {
 	APIVersion, Kind string
 	// Pool that the claim names. Its namespace is that of the addresses of the claim.
 	Pool types.NamespacedName
+	// PoolUID is the UID of that pool; empty while it is not known.
+	PoolUID types.UID
 	// Choice selects the pools that the claim can be served from; nil where it names one.
 	Choice labels.Selector
 	// Claim is what the plan sees.
@@ -73,9 +76,9 @@ type Subject struct {
 	Finalizer string
 	// FinalizerFirst says that the finalizer must be there before an address is taken.
 	FinalizerFirst bool
-	// Told says that this process has written the same refusal to the claim before: where the stored kind lacks the conditions,
+	// AlreadyRefused says that this process has written the same refusal to the claim before: where the stored kind lacks the conditions,
 	// the claim cannot show it.
-	Told func(allocate.Refuse) bool
+	AlreadyRefused func(allocate.Refuse) bool
 	// Foreign says that the claim names a pool that it cannot be served from.
 	Foreign string
 }
@@ -85,6 +88,11 @@ func (s *Subject) UID() types.UID { return s.Object.GetUID() }
 
 // Key of the claim.
 func (s *Subject) Key() types.NamespacedName { return client.ObjectKeyFromObject(s.Object) }
+
+// name is what the claim has in common with earlier ones that it replaces.
+func (s *Subject) name() space.ClaimName {
+	return space.ClaimName{Kind: s.Kind, NamespacedName: s.Key()}
+}
 
 // queue is what the claim waits for where any will do.
 func (s *Subject) queue() space.Queue {
@@ -191,7 +199,7 @@ func (k ipClaims) Has(ctx context.Context, address *ipamv1.IPAddress, live bool)
 	if claim.Status.Address != nil {
 		bound = claim.Status.Address.Name
 	}
-	return Belongs(address, claim, bound), nil
+	return Has(ctx, reader, address, claim, bound)
 }
 
 // servedReference reports whether a reference can mean an IPPool: group and kind count where they are stated.
@@ -212,10 +220,7 @@ func (k ipClaims) Publish(ctx context.Context, s *Subject, address *ipamv1.IPAdd
 	claim.Status.Prefix, claim.Status.Gateway, claim.Status.DNSServers = address.Spec.Prefix, address.Spec.Gateway, address.Spec.DNSServers
 	claim.Status.ErrorMessage = nil
 	claim.Status.ObservedGeneration = claim.Generation
-	meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{
-		Type: ipamv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: ipamv1.ReasonAllocated,
-		Message: "The claim has " + string(address.Spec.Address), ObservedGeneration: claim.Generation,
-	})
+	meta.SetStatusCondition(&claim.Status.Conditions, setplan.Ready(claim, setplan.Unreported(claim)))
 	if s.Claim.Reported && s.Claim.Bound == address.Name {
 		return nil
 	}
@@ -239,7 +244,7 @@ func (k ipClaims) Refuse(ctx context.Context, s *Subject, why allocate.Why, refu
 	})
 	same := before.Status.Address == nil && (before.Status.ErrorMessage == nil) == (refusal.Error == "") &&
 		(before.Status.ErrorMessage == nil || *before.Status.ErrorMessage == refusal.Error)
-	if same && (!changed || s.Told(refusal)) {
+	if same && (!changed || s.AlreadyRefused(refusal)) {
 		return false, nil
 	}
 	return true, k.patchStatus(ctx, claim, before)

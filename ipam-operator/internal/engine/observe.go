@@ -42,6 +42,7 @@ func (o *observer) observe(ctx context.Context, subject *Subject) (allocate.Snap
 	case err != nil:
 		return s, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	default:
+		subject.PoolUID = pool.UID
 		s.Pool.Found = subject.Foreign == ""
 		s.Pool.Deleting = !pool.DeletionTimestamp.IsZero()
 		s.Pool.Finalized = slices.Contains(pool.Finalizers, ipamv1.IPPoolFinalizer)
@@ -122,7 +123,7 @@ func (o *observer) owned(ctx context.Context, subject *Subject) ([]allocate.Addr
 	var out []allocate.Address
 	for i := range list.Items {
 		if isOwner(&list.Items[i], subject) {
-			out = append(out, addressOf(&list.Items[i]))
+			out = append(out, subject.addressOf(&list.Items[i]))
 		}
 	}
 	known := func(name string) bool {
@@ -137,7 +138,7 @@ func (o *observer) owned(ctx context.Context, subject *Subject) ([]allocate.Addr
 			return nil, err
 		}
 		if live != nil {
-			out = append(out, addressOf(live))
+			out = append(out, subject.addressOf(live))
 		}
 	}
 	return out, nil
@@ -154,7 +155,7 @@ func (o *observer) unseen(ctx context.Context, subject *Subject) ([]allocate.Add
 	for i := range all {
 		if isOwner(&all[i], subject) {
 			o.Index.Learn(RecordOf(&all[i]), o.Clock.Now())
-			out = append(out, addressOf(&all[i]))
+			out = append(out, subject.addressOf(&all[i]))
 		}
 	}
 	o.waits.held.Trust(subject.Key())
@@ -180,7 +181,7 @@ func (o *observer) live(ctx context.Context, subject *Subject, name string) (*ip
 // isOwner reports whether an address belongs to a claim.
 func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
 	return ClaimKind(address) == subject.Kind && address.ClaimKey() == subject.Key() &&
-		Belongs(address, subject.Object, subject.Claim.Bound)
+		(Belongs(address, subject.Object, subject.Claim.Bound) || subject.isRestored(address))
 }
 
 // Belongs reports whether an address that names a claim belongs to it. A claim that was created again under the same name

@@ -4,13 +4,13 @@
 package engine
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/ownwrites"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
 
@@ -20,10 +20,8 @@ type record struct {
 	waiting *waiter
 	// seen is when the claim without an address was first looked at, to measure how long it waited.
 	seen time.Time
-	// written is the resourceVersion that this process wrote: a claim that the cache shows in an older one is decided about when the cache has caught up.
-	written uint64
-	// letGo is the UID of the claim that this process took its finalizer off at the end: the cache shows it for a moment longer.
-	letGo types.UID
+	// finalized is the UID of the claim that this process took its finalizer off at the end: the cache shows it for a moment longer.
+	finalized types.UID
 	// made is the UID of the address that this process made for the claim, until the claim has one.
 	made types.UID
 	// unsure is the claim that may have an address: its creation got no answer, and the question neither.
@@ -41,6 +39,9 @@ type waiter struct {
 type records struct {
 	mu     sync.Mutex
 	claims map[types.NamespacedName]record
+
+	// written are the claims that this process wrote: one that the cache shows in an older version is decided about when the cache has caught up.
+	written ownwrites.Memory[types.NamespacedName]
 }
 
 func newRecords() *records { return &records{claims: map[types.NamespacedName]record{}} }
@@ -72,8 +73,8 @@ func (r *records) wait(claim types.NamespacedName, uid types.UID, why allocate.W
 	r.edit(claim, func(known *record) { known.waiting = &waiter{uid, why, refusal} })
 }
 
-// told reports whether a claim was refused like this before.
-func (r *records) told(claim types.NamespacedName, uid types.UID, refusal allocate.Refuse) bool {
+// refused reports whether a claim was refused like this before.
+func (r *records) refused(claim types.NamespacedName, uid types.UID, refusal allocate.Refuse) bool {
 	known := r.of(claim).waiting
 	return known != nil && known.uid == uid && known.refusal == refusal
 }
@@ -145,23 +146,15 @@ func (r *records) since(claim types.NamespacedName) (time.Time, bool) {
 
 // wrote notes the resourceVersion of a claim that this process wrote.
 func (r *records) wrote(obj client.Object) {
-	if version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64); err == nil {
-		r.edit(client.ObjectKeyFromObject(obj), func(known *record) { known.written = version })
-	}
+	r.written.Wrote(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
 
 // isAhead reports whether this process wrote a claim that the cache shows in an older version.
-func (r *records) isAhead(obj client.Object) (ahead bool) {
-	r.edit(client.ObjectKeyFromObject(obj), func(known *record) {
-		version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
-		if ahead = known.written != 0 && err == nil && version < known.written; !ahead {
-			known.written = 0
-		}
-	})
-	return ahead
+func (r *records) isAhead(obj client.Object) bool {
+	return r.written.Ahead(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
 
 // unwrite forgets what was written to a claim that is gone.
 func (r *records) unwrite(claim types.NamespacedName) {
-	r.edit(claim, func(known *record) { known.written = 0 })
+	r.written.Forget(claim)
 }

@@ -27,6 +27,8 @@ type Releaser struct {
 	Reader client.Reader
 	// Count counts what is given back.
 	Count *metrics.Metrics
+	// Unprotected are the addresses that this process took its finalizer off; nil remembers none.
+	Unprotected *Unprotected
 }
 
 // Release gives an address back: its own object with this UID, and no other that has its name by now. At once means
@@ -82,6 +84,17 @@ func (r Releaser) isAnother(ctx context.Context, key types.NamespacedName, uid t
 // Unprotect takes the finalizer off an address. The patch names the object's UID and the finalizers that it replaces, and
 // not its resourceVersion: the deletion has just changed that.
 func (r Releaser) Unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
+	key, uid := client.ObjectKeyFromObject(obj), obj.UID
+	r.Unprotected.begin(key, uid)
+	if err := r.unprotect(ctx, obj); err != nil {
+		r.Unprotected.Forget(key)
+		return err
+	}
+	r.Unprotected.done(key, uid)
+	return nil
+}
+
+func (r Releaser) unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 	for {
 		before := slices.Clone(obj.Finalizers)
 		if !controllerutil.RemoveFinalizer(obj, ipamv1.IPAddressFinalizer) {
@@ -98,7 +111,10 @@ func (r Releaser) Unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 		key, uid := client.ObjectKeyFromObject(obj), obj.UID
 		err = r.Writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldOwner))
 		switch {
-		case err == nil || apierrors.IsNotFound(err):
+		case err == nil:
+			return nil
+		case apierrors.IsNotFound(err):
+			r.Unprotected.Forget(key) // the watch may have shown that before
 			return nil
 		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
 			return fmt.Errorf("letting IPAddress %s go: %w", key, err)
@@ -106,6 +122,7 @@ func (r Releaser) Unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 		// The cache was behind: look again, at the same object only.
 		obj = &ipamv1.IPAddress{}
 		if err := r.Reader.Get(ctx, key, obj); apierrors.IsNotFound(err) || err == nil && obj.UID != uid {
+			r.Unprotected.Forget(key)
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("reading IPAddress %s: %w", key, err)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -114,13 +115,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		Watches(&ipamv1.IPAddress{}, r.addressHandler()).
 		WatchesRawSource(source.Channel(r.nudges, r.freedHandler()))
 	if r.Namespace == "" {
-		builder = builder.WatchesMetadata(namespace(), r.namespaceHandler())
+		builder = builder.WatchesMetadata(NewNamespace(), r.namespaceHandler())
 	}
 	c, err := builder.
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).
-		Build(tracing.Reconciler(name, r))
+		Build(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](r)))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -140,7 +141,7 @@ func (*shell) address(name, ip, claim string) *ipamv1.IPAddress {
 
 func (s *shell) reconcile(claim string) (ctrl.Result, error) {
 	s.t.Helper()
-	return s.reconciler.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: key(claim)})
+	return outcome.Reconciler[ctrl.Request](s.reconciler).Reconcile(s.t.Context(), ctrl.Request{NamespacedName: key(claim)})
 }
 
 func (s *shell) get(claim string) *ipamv1.IPClaim {

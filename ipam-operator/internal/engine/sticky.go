@@ -21,8 +21,8 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
-// kept is the address that a former claim of this kind and name had, and that its pool keeps for this claim; zero where there is none. The cache finds it, and
-// the API server says how long ago it was released.
+// kept is the address that a former claim of this kind and name had, and that its pool keeps for this claim; zero where there is none. The cache finds it, or the
+// index while the watch has not shown it, and the API server says how long ago it was released.
 func (o *observer) kept(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) (allocate.Address, error) {
 	if pool == nil || subject.Claim.Deleting {
 		return allocate.Address{}, nil
@@ -30,19 +30,12 @@ func (o *observer) kept(ctx context.Context, subject *Subject, pool *ipamv1.IPPo
 	if err := o.checkIntended(ctx, subject, pool); err != nil || allocate.KeptFor(&pool.Spec) == 0 {
 		return allocate.Address{}, err
 	}
-	list := &ipamv1.IPAddressList{}
-	err := o.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
-		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
+	candidates, err := o.formerAddresses(ctx, subject, pool)
 	if err != nil {
-		return allocate.Address{}, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
+		return allocate.Address{}, err
 	}
-	slices.SortFunc(list.Items, func(a, b ipamv1.IPAddress) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
-	for i := range list.Items {
-		if !o.isKept(&list.Items[i], subject, pool) {
-			continue
-		}
+	for _, key := range candidates {
 		live := &ipamv1.IPAddress{}
-		key := types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
 		if err := o.Live.Get(ctx, key, live); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
@@ -53,6 +46,29 @@ func (o *observer) kept(ctx context.Context, subject *Subject, pool *ipamv1.IPPo
 		}
 	}
 	return allocate.Address{}, nil
+}
+
+// formerAddresses are the addresses that former claims of this kind and name may have left, latest first. What this process made and the watch has not shown is later
+// than what the cache has.
+func (o *observer) formerAddresses(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) ([]types.NamespacedName, error) {
+	made := o.Index.MadeForName(subject.name()) // before the cache: the watch may show one meanwhile
+	list := &ipamv1.IPAddressList{}
+	err := o.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
+		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
+	}
+	var out []types.NamespacedName
+	for _, record := range made {
+		out = append(out, record.Key.NamespacedName)
+	}
+	slices.SortFunc(list.Items, func(a, b ipamv1.IPAddress) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	for i := range list.Items {
+		if key := client.ObjectKeyFromObject(&list.Items[i]); o.isKept(&list.Items[i], subject, pool) && !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	return out, nil
 }
 
 // checkIntended asks the API server whether the address that a claim was about to take over is free. The index may be behind: the process that let it go, and

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,12 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
-// namespace is an empty Namespace: its metadata is all that is read.
-func namespace() *metav1.PartialObjectMetadata {
+// NewNamespace is an empty Namespace: its metadata is all that is read.
+func NewNamespace() *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return obj
@@ -40,7 +42,7 @@ func (o *observer) isAllowed(ctx context.Context, pool *ipamv1.IPPool, subject *
 	if !layout.SelectsNamespaces() {
 		return layout.Allows(nil), nil
 	}
-	obj := namespace()
+	obj := NewNamespace()
 	if err := o.Client.Get(ctx, types.NamespacedName{Name: tenant}, obj); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
@@ -86,6 +88,19 @@ func labelsFor(subject *Subject) map[string]string {
 	return out
 }
 
+// markAbsentCluster marks the new address of a claim of another namespace that names a Cluster which is not there: no mover can have taken such a claim away.
+func (e *executor) markAbsentCluster(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error {
+	name := address.Labels[ipamv1.ClusterNameLabel]
+	if subject.Claim.Tenant == "" || name == "" {
+		return nil
+	}
+	cluster, err := e.Clusters.Get(ctx, types.NamespacedName{Namespace: subject.Claim.Tenant, Name: name})
+	if err == nil && cluster == nil {
+		metav1.SetMetaDataAnnotation(&address.ObjectMeta, ipamv1.ClusterAbsentAnnotation, "")
+	}
+	return err
+}
+
 // setClaimOwner makes a claim the owner of an address. A claim of another namespace cannot be one for the API server: the reference to it has its UID.
 func setClaimOwner(address *ipamv1.IPAddress, subject *Subject) {
 	if subject.Claim.Tenant == "" {
@@ -100,7 +115,7 @@ func setClaimOwner(address *ipamv1.IPAddress, subject *Subject) {
 }
 
 // errUndecided says that another replica is about to write a claim's address to its status, or to give that back. Its pass ends within reconcileTimeout.
-var errUndecided = errors.New("another replica decides about the address")
+var errUndecided = outcome.Pace(outcome.Again(errors.New("another replica decides about the address")), time.Second)
 
 // mayBeReturned reports whether another replica has just made an address of a claim and may give it back yet: the status must not name it then.
 func (e *executor) mayBeReturned(subject *Subject, address *ipamv1.IPAddress) bool {

@@ -4,7 +4,11 @@
 package engine
 
 import (
+	"context"
+	"net/netip"
+
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -18,11 +22,15 @@ type waitlist struct {
 	held    *capi.Held
 	freed   *freed
 	nudges  chan event.GenericEvent
-	onFree  []func(pool types.NamespacedName)
+	onFree  []func(pool types.NamespacedName, addresses map[netip.Addr]bool)
+	// waiting are the claims of a pool that have no address, oldest first.
+	waiting func(ctx context.Context, pool types.NamespacedName) []client.Object
 }
 
 func newWaitlist(deps *Deps) *waitlist {
-	return &waitlist{Deps: deps, records: newRecords(), held: capi.NewHeld(), freed: newFreed(), nudges: make(chan event.GenericEvent, 1)}
+	w := &waitlist{Deps: deps, records: newRecords(), held: capi.NewHeld(), freed: newFreed(), nudges: make(chan event.GenericEvent, 1)}
+	w.waiting = w.waitingClaims
+	return w
 }
 
 // HoldUp says that something is to be done for a claim, there or not, once WakeHeld is called.
@@ -44,12 +52,13 @@ func (w *waitlist) forget(claim types.NamespacedName) {
 	}
 }
 
-// leaveLine takes a claim out of the queue of its pool. Others may have waited for nothing but this claim.
+// leaveLine takes a claim out of the queue of its pool. Others may have waited for nothing but this claim, and those behind it have moved up.
 func (w *waitlist) leaveLine(claim types.UID) {
 	queue, ok := w.Line.Leave(claim)
 	if !ok {
 		return
 	}
+	w.wakeLater(queue.Pool)
 	if free, _ := w.Index.Free(queue.Pool, queue.PrefixLength); free > 0 {
 		w.WakeWaiting(queue.Pool)
 	}

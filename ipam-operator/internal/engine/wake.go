@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -25,24 +27,24 @@ const lookAgain = time.Second
 
 // freed is the pools that have an address more to give, and which addresses those are, until their waiting claims are woken.
 type freed struct {
-	mu    sync.Mutex
-	told  map[types.NamespacedName]time.Time
-	pools map[types.NamespacedName]map[netip.Addr]bool
-	again map[types.NamespacedName]bool
+	mu       sync.Mutex
+	notified map[types.NamespacedName]time.Time
+	pools    map[types.NamespacedName]map[netip.Addr]bool
+	again    map[types.NamespacedName]bool
 }
 
 func newFreed() *freed {
-	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]time.Time{}}
+	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}, notified: map[types.NamespacedName]time.Time{}}
 }
 
 // mayTell reports whether it is time to write to claims that they have moved up.
 func (f *freed) mayTell(pool types.NamespacedName, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.told[pool]) < tellAgain {
+	if now.Sub(f.notified[pool]) < tellAgain {
 		return false
 	}
-	f.told[pool] = now
+	f.notified[pool] = now
 	return true
 }
 
@@ -125,11 +127,26 @@ func (w *waitlist) free(pool types.NamespacedName, ip netip.Addr) {
 	}
 }
 
+// FreedBy is like Freed and names the addresses, none where they are not known.
+func (w *waitlist) FreedBy(pool types.NamespacedName, addresses map[netip.Addr]bool) {
+	for ip := range addresses {
+		w.freed.note(pool, ip)
+	}
+	w.Freed(pool)
+}
+
+// WakeSource makes the claims of a kind look again when their pool has an address more to give. Waiting returns those of a pool that have no address, oldest
+// first; they are only read.
+func (w *waitlist) WakeSource(waiting func(ctx context.Context, pool types.NamespacedName) []client.Object) source.Source {
+	w.waiting = waiting
+	return source.Channel(w.nudges, w.freedHandler())
+}
+
 func (w *waitlist) freedHandler() handler.EventHandler {
 	return handler.Funcs{GenericFunc: func(ctx context.Context, _ event.GenericEvent, q Queue) {
 		for pool, addresses := range w.freed.take() {
 			w.wake(ctx, pool, addresses, q)
-			w.announce(pool)
+			w.announce(pool, addresses)
 		}
 	}}
 }
@@ -139,31 +156,30 @@ func (w *waitlist) freedHandler() handler.EventHandler {
 func (w *waitlist) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
 	layout := w.Index.Layout(pool)
 	woken, left, moved, tell := 0, 0, false, w.freed.mayTell(pool, w.Clock.Now())
-	waiting := w.waitingInPool(ctx, pool)
 	room := map[string]int64{}
-	for i := range waiting {
-		claim := &waiting[i]
+	for _, claim := range w.waiting(ctx, pool) {
 		key := client.ObjectKeyFromObject(claim)
-		switch why, known := w.records.why(key, claim.UID); {
-		case !claim.DeletionTimestamp.IsZero(): // it gives an address back and needs none
-		case w.Index.IsServed(claim.UID):
+		request := reconcile.Request{NamespacedName: key}
+		switch why, known := w.records.why(key, claim.GetUID()); {
+		case !claim.GetDeletionTimestamp().IsZero(): // it gives an address back and needs none
+		case w.Index.IsServed(claim.GetUID()):
 		case !known || isFor(claim, layout, addresses):
-			q.Add(requestFor(claim.Namespace, claim.Name))
+			q.Add(request)
 		case why == allocate.WhyQuota:
-			tenant := claim.Namespace
+			tenant := claim.GetNamespace()
 			if _, counted := room[tenant]; !counted {
 				room[tenant] = w.Index.Room(pool, tenant)
 			}
 			if room[tenant] > 0 {
 				room[tenant]--
-				q.Add(requestFor(claim.Namespace, claim.Name))
+				q.Add(request)
 			}
 		case why != allocate.WhyExhausted:
 		case w.isNext(pool, claim):
 			woken++
-			q.Add(requestFor(claim.Namespace, claim.Name))
+			q.Add(request)
 		case tell && w.hasMoved(pool, claim):
-			q.Add(requestFor(claim.Namespace, claim.Name))
+			q.Add(request)
 		default:
 			moved = moved || w.hasMoved(pool, claim)
 			left++
@@ -179,8 +195,8 @@ const tellAgain = 5 * time.Second
 
 // hasMoved reports whether a waiting claim stands at another position of the queue than its status says.
 func (w *waitlist) hasMoved(pool types.NamespacedName, claim client.Object) bool {
-	told := w.records.position(client.ObjectKeyFromObject(claim))
-	return told > 0 && told != min(w.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ToldPositions)+1
+	written := w.records.position(client.ObjectKeyFromObject(claim))
+	return written > 0 && written != min(w.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ReportedPositions)+1
 }
 
 // queueOf is what a claim of a pool waits for where any will do.
@@ -213,45 +229,40 @@ func (w *waitlist) isNext(pool types.NamespacedName, claim client.Object) bool {
 	return int64(w.Line.Ahead(queue, waiterOf(claim))) < free
 }
 
-// Helps reports whether a waiting claim is to look again when its pool has addresses to give: it is one of the oldest, or waits for something else.
-func (w *waitlist) Helps(pool types.NamespacedName, claim client.Object) bool {
-	why, known := w.records.why(client.ObjectKeyFromObject(claim), claim.GetUID())
-	if !claim.GetDeletionTimestamp().IsZero() {
-		return false
-	}
-	return !known || why != allocate.WhyExhausted || w.isNext(pool, claim)
-}
-
-// wakeLater looks at a pool again, in case that a claim that was woken took no address.
+// wakeLater looks at the claims of all kinds of a pool again, in case that a claim that was woken took no address, or for those that have moved up in the queue.
 func (w *waitlist) wakeLater(pool types.NamespacedName) {
 	if !w.freed.later(pool) {
 		return
 	}
 	time.AfterFunc(lookAgain, func() {
 		w.freed.now(pool)
-		w.Freed(pool)
+		w.WakeWaiting(pool)
 	})
 }
 
 // isFor reports whether one of the addresses is preallocated to a claim, or asked for by it.
-func isFor(claim *ipamv1.IPClaim, layout *allocate.Layout, addresses map[netip.Addr]bool) bool {
+func isFor(claim client.Object, layout *allocate.Layout, addresses map[netip.Addr]bool) bool {
 	if layout != nil {
-		if ip, ok := layout.Reserved(claim.NameInPool()); ok && addresses[ip] {
+		name := claim.GetName()
+		if ours, ok := claim.(*ipamv1.IPClaim); ok {
+			name = ours.NameInPool()
+		}
+		if ip, ok := layout.Reserved(name); ok && addresses[ip] {
 			return true
 		}
 	}
-	ip, err := allocate.ParseAddr(claim.Annotations[ipamv1.RequestedAddressAnnotation])
+	ip, err := allocate.ParseAddr(claim.GetAnnotations()[ipamv1.RequestedAddressAnnotation])
 	return err == nil && addresses[ip]
 }
 
-// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise. It is called before the manager
-// starts.
-func (w *waitlist) OnFree(follow func(pool types.NamespacedName)) {
+// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise; addresses are those that are known to be free. It is called before the
+// manager starts.
+func (w *waitlist) OnFree(follow func(pool types.NamespacedName, addresses map[netip.Addr]bool)) {
 	w.onFree = append(w.onFree, follow)
 }
 
-func (w *waitlist) announce(pool types.NamespacedName) {
+func (w *waitlist) announce(pool types.NamespacedName, addresses map[netip.Addr]bool) {
 	for _, follow := range w.onFree {
-		follow(pool)
+		follow(pool, addresses)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -150,4 +151,23 @@ func TestAClaimThatAsksForTheAddressIsWoken(t *testing.T) {
 	s.reconciler.free(key("p"), netip.MustParseAddr("10.0.0.2"))
 	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 	assert.ElementsMatch(t, []string{"reserved", "asks"}, woken(q))
+}
+
+// TestTheOtherKindIsWokenWhenTheQueueMoves serves a claim that others, of another kind, wait behind.
+func TestTheOtherKindIsWokenWhenTheQueueMoves(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.1")})
+	woken := make(chan types.NamespacedName, 10)
+	s.reconciler.WakeWaiting = func(pool types.NamespacedName) { woken <- pool }
+	claim := s.claim("first")
+	s.reconciler.records.wait(key("first"), claim.UID, allocate.WhyExhausted, allocate.Refuse{Position: 1})
+	s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, waiterOf(claim))
+	s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, space.Waiter{Created: epoch.Add(time.Hour), Name: key("second"), UID: "uid-of-another-kind"})
+	_, err := s.reconcile("first")
+	require.NoError(t, err)
+	select {
+	case pool := <-woken:
+		assert.Equal(t, key("p"), pool)
+	case <-time.After(time.Minute):
+		require.Fail(t, "those behind are not told that they have moved up")
+	}
 }

@@ -111,7 +111,7 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 	}
 	claim := address.ClaimKey()
 	subject, err := r.Kind.Get(ctx, claim)
-	if err == nil && subject != nil && (subject.Claim.Bound != address.Name || IsByHand(address)) {
+	if err == nil && subject != nil && (subject.Claim.Bound != address.Name || IsByHand(address) || isOfAnotherLife(address, subject.UID())) {
 		q.Add(reconcile.Request{NamespacedName: claim})
 	}
 }
@@ -125,6 +125,16 @@ func (w *waitlist) pendingInPool(ctx context.Context, pool types.NamespacedName)
 // waitingInPool are those of them that are not being deleted. Of claims that choose their pool, those that are being deleted are among them.
 func (w *waitlist) waitingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
 	return w.inPool(ctx, ClaimWaitingInPool, pool)
+}
+
+// waitingClaims are those of waitingInPool.
+func (w *waitlist) waitingClaims(ctx context.Context, pool types.NamespacedName) []client.Object {
+	claims := w.waitingInPool(ctx, pool)
+	out := make([]client.Object, len(claims))
+	for i := range claims {
+		out[i] = &claims[i]
+	}
+	return out
 }
 
 func (w *waitlist) inPool(ctx context.Context, index string, pool types.NamespacedName) []ipamv1.IPClaim {
@@ -159,7 +169,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 	}
 	set := func(pool *ipamv1.IPPool) {
 		r.Index.SetPool(client.ObjectKeyFromObject(pool), r.Layouts.Of(pool))
-		r.announce(client.ObjectKeyFromObject(pool))
+		r.announce(client.ObjectKeyFromObject(pool), nil)
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q Queue) {
@@ -173,8 +183,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 			if before.Generation != after.Generation || before.UID != after.UID {
 				set(after)
 			}
-			if before.Generation != after.Generation || before.UID != after.UID || capi.HoldChanged(before, after) ||
-				len(before.Finalizers) != len(after.Finalizers) || !maps.Equal(before.Labels, after.Labels) {
+			if PoolChanged(before, after) {
 				wakeAll(ctx, after, q)
 			}
 		},
@@ -184,6 +193,13 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 			wakeAll(ctx, e.Object, q)
 		},
 	}
+}
+
+// PoolChanged reports whether an update of a pool can change what is decided about its claims. That addresses are taken or given back, which its status shows, is
+// known earlier.
+func PoolChanged(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() || capi.HoldChanged(before, after) ||
+		len(before.GetFinalizers()) != len(after.GetFinalizers()) || !maps.Equal(before.GetLabels(), after.GetLabels())
 }
 
 // clusterHandler wakes the claims that a Cluster held up.

@@ -8,16 +8,21 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -37,6 +42,8 @@ type Deps struct {
 	Freed func(pool types.NamespacedName)
 	// Changed is called when an inventory says something else of a pool.
 	Changed func(ctx context.Context, pool types.NamespacedName)
+	// Selects reports whether a pool is one that this instance serves; nil for all. Others are asked about only if a claim waits for them.
+	Selects func(ctx context.Context, pool types.NamespacedName) bool
 	// Interval is how far apart two questions about a pool are.
 	Interval time.Duration
 	// Clock tells the time.
@@ -47,16 +54,22 @@ type Deps struct {
 type Follower struct {
 	Deps
 
-	mu    sync.Mutex
-	known map[types.NamespacedName]map[space.Key]bool // what others have taken, by pool
-	asked map[types.NamespacedName]time.Time          // pools without an answer, and since when
-	ask   chan types.NamespacedName
+	questions atomic.Uint64 // numbers the questions in the order in which they are asked
+
+	mu       sync.Mutex
+	known    map[types.NamespacedName]map[space.Key]bool // what others have taken, by pool
+	answered map[types.NamespacedName]uint64             // the question whose answer is known, by pool
+	asked    map[types.NamespacedName]time.Time          // pools without an answer, and since when
+	ask      chan types.NamespacedName
 }
 
 // New returns a Follower.
 func New(deps Deps) *Follower {
+	if deps.Selects == nil {
+		deps.Selects = func(context.Context, types.NamespacedName) bool { return true }
+	}
 	return &Follower{
-		Deps: deps, known: map[types.NamespacedName]map[space.Key]bool{}, asked: map[types.NamespacedName]time.Time{},
+		Deps: deps, known: map[types.NamespacedName]map[space.Key]bool{}, answered: map[types.NamespacedName]uint64{}, asked: map[types.NamespacedName]time.Time{},
 		ask: make(chan types.NamespacedName, 1024),
 	}
 }
@@ -84,16 +97,29 @@ func (f *Follower) Wait(pool types.NamespacedName) time.Duration {
 	return 0
 }
 
-// Start implements manager.Runnable.
+// Start implements manager.Runnable. Pools that claims wait for are asked about at once, whatever a round waits for.
 func (f *Follower) Start(ctx context.Context) error {
-	ticker := f.Clock.NewTicker(f.Interval)
-	defer ticker.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { f.rounds(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case pool := <-f.ask:
-			go f.follow(ctx, pool)
+			running.Go(func() { f.follow(ctx, pool) })
+		}
+	}
+}
+
+// rounds asks about all pools again and again. A round that takes longer than the interval delays the next one.
+func (f *Follower) rounds(ctx context.Context) {
+	ticker := f.Clock.NewTicker(f.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
 		case <-ticker.C():
 			f.round(ctx)
 		}
@@ -106,7 +132,9 @@ func (f *Follower) round(ctx context.Context) {
 	there := map[types.NamespacedName]bool{}
 	for _, pool := range pools {
 		there[pool] = true
-		f.follow(ctx, pool)
+		if f.isWanted(pool) || f.Selects(ctx, pool) {
+			f.follow(ctx, pool)
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,6 +144,7 @@ func (f *Follower) round(ctx context.Context) {
 				f.Index.Forget(key)
 			}
 			delete(f.known, pool)
+			delete(f.answered, pool)
 		}
 	}
 	for pool := range f.asked {
@@ -125,8 +154,18 @@ func (f *Follower) round(ctx context.Context) {
 	}
 }
 
+// isWanted reports whether a claim asked for a pool before.
+func (f *Follower) isWanted(pool types.NamespacedName) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.known[pool]
+	_, asked := f.asked[pool]
+	return known || asked
+}
+
 // follow asks about a pool. Without an answer what is known stays.
 func (f *Follower) follow(ctx context.Context, pool types.NamespacedName) {
+	question := f.questions.Add(1)
 	taken, err := f.Client.Taken(ctx, pool)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -134,7 +173,7 @@ func (f *Follower) follow(ctx context.Context, pool types.NamespacedName) {
 		}
 		return
 	}
-	gained, changed := f.learn(pool, taken)
+	gained, changed := f.learn(pool, question, taken)
 	if gained {
 		f.Freed(pool)
 	}
@@ -143,10 +182,15 @@ func (f *Follower) follow(ctx context.Context, pool types.NamespacedName) {
 	}
 }
 
-// learn takes over what others have taken and reports whether the pool has an address more to give, and whether anything is new.
-func (f *Follower) learn(pool types.NamespacedName, taken []netip.Prefix) (gained, changed bool) {
+// learn takes over what others have taken and reports whether the pool has an address more to give, and whether anything is new. An answer to an earlier question
+// than the one whose answer is known is out of date.
+func (f *Follower) learn(pool types.NamespacedName, question uint64, taken []netip.Prefix) (gained, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if question < f.answered[pool] {
+		return false, false
+	}
+	f.answered[pool] = question
 	before, now := f.known[pool], map[space.Key]bool{}
 	for _, prefix := range taken {
 		record := recordOf(pool, prefix)
@@ -183,6 +227,8 @@ type Teller struct {
 	Reader client.Reader
 	// Client asks the inventory.
 	Client *Client
+	// Filter selects the addresses that are reported.
+	Filter capi.WatchFilter
 }
 
 // Reconcile reports one address to the inventory.
@@ -195,12 +241,16 @@ func (t *Teller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading IPAddress %s: %w", req, err)
 	}
+	if !t.Filter.Selects(address) {
+		return ctrl.Result{}, nil
+	}
 	return ctrl.Result{}, t.Client.Give(ctx, address)
 }
 
-// SetupWithManager starts the controller with the manager.
+// SetupWithManager starts the controller with the manager. An address that is gone is selected by the labels that it had.
 func (t *Teller) SetupWithManager(mgr ctrl.Manager, name string) error {
-	if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&ipamv1.IPAddress{}).Complete(tracing.Reconciler(name, t)); err != nil {
+	selected := builder.WithPredicates(predicate.NewPredicateFuncs(t.Filter.Selects))
+	if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&ipamv1.IPAddress{}, selected).Complete(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](t))); err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}
 	return nil

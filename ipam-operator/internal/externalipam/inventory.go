@@ -35,6 +35,9 @@ const (
 // errStatus says that the inventory answered otherwise than the contract says.
 var errStatus = errors.New("unexpected status")
 
+// errNoAddresses says that an answer has no list of addresses: it does not say that none is taken.
+var errNoAddresses = errors.New("reading the answer of the inventory: the field addresses is missing: write an empty list where nothing is taken")
+
 // Client asks an inventory. Its errors hold no address and no credentials of it.
 type Client struct {
 	base  string
@@ -69,6 +72,9 @@ func (c *Client) Taken(ctx context.Context, pool types.NamespacedName) (taken []
 	}
 	if err := json.Unmarshal(content, &answer); err != nil {
 		return nil, fmt.Errorf("reading the answer of the inventory: %w", err)
+	}
+	if answer.Addresses == nil {
+		return nil, errNoAddresses
 	}
 	out := make([]netip.Prefix, 0, len(answer.Addresses))
 	for _, text := range answer.Addresses {

@@ -96,7 +96,7 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 // TestChangesAreReportedOnce learns the same answer twice.
 func TestChangesAreReportedOnce(t *testing.T) {
 	f := New(Deps{Index: space.New(), Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
-	for _, test := range []struct {
+	for i, test := range []struct {
 		taken   []netip.Prefix
 		changed bool
 	}{
@@ -104,7 +104,7 @@ func TestChangesAreReportedOnce(t *testing.T) {
 		{[]netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, false},
 		{nil, true},
 	} {
-		_, changed := f.learn(types.NamespacedName{Name: "p"}, test.taken)
+		_, changed := f.learn(types.NamespacedName{Name: "p"}, uint64(i), test.taken)
 		assert.Equal(t, test.changed, changed)
 	}
 }

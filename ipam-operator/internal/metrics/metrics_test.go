@@ -81,23 +81,3 @@ ipam_inventory_requests_total{operation="give",result="error"} 1
 ipam_inventory_requests_total{operation="taken",result="success"} 1
 `)))
 }
-
-type answer func(*http.Request) (*http.Response, error)
-
-func (f answer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func TestRequestsAreCounted(t *testing.T) {
-	requests := NewRequests()
-	transport := requests.Wrap(answer(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusConflict}, nil
-	}))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://server/apis/ipam.metal3.io/v1alpha1/namespaces/a/ipaddresses", http.NoBody)
-	require.NoError(t, err)
-	_, err = transport.RoundTrip(request) //nolint:bodyclose // there is none
-	require.NoError(t, err)
-	require.NoError(t, testutil.CollectAndCompare(requests, strings.NewReader(`
-# HELP ipam_operator_client_requests_total Requests to the API server, by verb (get, list, watch, create, update, patch, apply, delete), resource[/subresource] and status code.
-# TYPE ipam_operator_client_requests_total counter
-ipam_operator_client_requests_total{code="409",resource="ipaddresses",verb="create"} 1
-`)))
-}

@@ -48,8 +48,8 @@ type record struct {
 	Record
 	// unseenSince is when a write or a read showed the object; zero once the watch has shown it.
 	unseenSince time.Time
-	// claim is the claim that this process made the object for, until the watch has shown it.
-	claim types.UID
+	// claim is the claim that this process made the object for, until the watch has shown it; nil for other objects.
+	claim *Claim
 }
 
 type pool struct {
@@ -80,7 +80,9 @@ type Index struct {
 	attempts map[types.UID]*attempt
 	left     map[Key]types.UID // attempts by what they were left by
 	made     map[types.UID]*record
-	cooling  map[types.NamespacedName]map[Key]*record // released objects by pool
+	// madeByName are the objects of made by the names of their claims: a claim that is gone may have left some.
+	madeByName map[ClaimName]map[Key]*record
+	cooling    map[types.NamespacedName]map[Key]*record // released objects by pool
 	// externals is how many records of an inventory each pool has.
 	externals map[types.NamespacedName]int
 }
@@ -96,7 +98,10 @@ func New() *Index {
 		attempts: map[types.UID]*attempt{},
 		left:     map[Key]types.UID{},
 		made:     map[types.UID]*record{},
-		cooling:  map[types.NamespacedName]map[Key]*record{},
+
+		madeByName: map[ClaimName]map[Key]*record{},
+
+		cooling: map[types.NamespacedName]map[Key]*record{},
 
 		externals: map[types.NamespacedName]int{},
 	}
@@ -161,17 +166,13 @@ func (x *Index) Learn(r Record, now time.Time) {
 	x.observe(&record{Record: r, unseenSince: now})
 }
 
-// Made is Learn for an object that this process made for a claim. The attempt of the claim goes on until GiveUp.
-func (x *Index) Made(r Record, claim types.UID, now time.Time) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.observe(&record{Record: r, unseenSince: now, claim: claim})
-}
-
 func (x *Index) observe(r *record) {
 	if known, ok := x.records[r.Key]; ok {
 		if known.unseenSince.IsZero() && !r.unseenSince.IsZero() && known.UID == r.UID {
 			return
+		}
+		if known.UID == r.UID && !r.unseenSince.IsZero() && r.claim == nil {
+			r.claim = known.claim
 		}
 		x.forget(known)
 	}
@@ -195,9 +196,7 @@ func (x *Index) observe(r *record) {
 			p.free.Charge(r.Tenant, r.IP)
 		}
 	}
-	if r.claim != "" {
-		x.made[r.claim] = r
-	}
+	x.noteMade(r)
 }
 
 // Forget takes over that an object is gone. The pools that have an address more are returned.
@@ -243,9 +242,7 @@ func (x *Index) forget(r *record) []types.NamespacedName {
 	if lock, ok := r.lock(); ok {
 		drop(x.byLock, lock, r.Key)
 	}
-	if r.claim != "" && x.made[r.claim] == r {
-		delete(x.made, r.claim)
-	}
+	x.dropMade(r)
 	var gained []types.NamespacedName
 	for name, p := range x.affected(r) {
 		if name == r.Pool {
@@ -340,16 +337,6 @@ func (x *Index) giveUp(claim types.UID) (gained bool) {
 	}
 	left := p.free.Discharge(a.tenant, a.ip)
 	return p.free.Vacate(a.ip, a.bits) || left
-}
-
-// MadeFor is the object that this process made for a claim and that the watch has not shown yet.
-func (x *Index) MadeFor(claim types.UID) (Record, bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if r, ok := x.made[claim]; ok {
-		return r.Record, true
-	}
-	return Record{}, false
 }
 
 // Unseen are the objects that this process learnt about before a time and that the watch has not shown since: they may be

@@ -22,6 +22,8 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func name(n string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: n} }
 
+func claimName(n string) ClaimName { return ClaimName{"IPClaim", name(n)} }
+
 func layout(prefix, first, last string) *allocate.Layout {
 	return allocate.Parse(&ipamv1.IPPoolSpec{
 		NamePrefix: prefix, AllocationStrategy: ipamv1.SequentialAllocation,
@@ -70,7 +72,7 @@ func TestAnUnseenAddressIsTakenUntilAReadShowsOtherwise(t *testing.T) {
 	x := New()
 	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
 	chosen(t, x.plan("p", "a"))
-	x.Made(takenBy("p", "p", "10.0.0.1"), "a", now)
+	x.Made(takenBy("p", "p", "10.0.0.1"), Claim{claimName("a"), "a"}, now)
 	assert.True(t, x.IsServed("a"))
 	assert.False(t, x.GiveUp("a"), "the object stands for it")
 	made, ok := x.MadeFor("a")
@@ -82,9 +84,16 @@ func TestAnUnseenAddressIsTakenUntilAReadShowsOtherwise(t *testing.T) {
 	assert.True(t, younger)
 	old, _ = x.Unseen(name("p"), now.Add(time.Second))
 	assert.Len(t, old, 1)
+	x.Learn(takenBy("p", "p", "10.0.0.1"), now)
+	_, ok = x.MadeFor("a")
+	assert.True(t, ok, "a read shows nothing else")
+	assert.Len(t, x.MadeForName(claimName("a")), 1)
+	assert.Empty(t, x.MadeForName(claimName("b")))
 	x.Observe(takenBy("p", "p", "10.0.0.1"))
 	_, ok = x.MadeFor("a")
 	assert.False(t, ok, "the cache shows it now")
+	assert.Empty(t, x.MadeForName(claimName("a")))
+	assert.Empty(t, x.madeByName, "nothing is remembered of an address that the cache shows")
 	x.Learn(takenBy("p", "p", "10.0.0.1"), now)
 	old, younger = x.Unseen(name("p"), now.Add(time.Second))
 	assert.True(t, len(old) == 0 && !younger, "a seen object stays seen")
@@ -235,7 +244,7 @@ func TestAnAddressOfAnotherNamespaceCountsOnce(t *testing.T) {
 	record.Tenant = "team"
 	x.Observe(record) // the watch is faster
 	assert.Equal(t, int64(1), room())
-	x.Made(record, "claim", now)
+	x.Made(record, Claim{claimName("claim"), "claim"}, now)
 	x.GiveUp("claim")
 	assert.Equal(t, int64(1), room())
 	x.SetPool(name("p"), limited)

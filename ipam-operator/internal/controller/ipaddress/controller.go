@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -36,6 +38,8 @@ type Deps struct {
 	Kind engine.Kind
 	// Claim is an object of that kind, to watch.
 	Claim client.Object
+	// Namespace is the only one whose objects are served; empty for all.
+	Namespace string
 	// Clusters reports what is paused.
 	Clusters *capi.Clusters
 	// Filter selects the objects that are served.
@@ -60,17 +64,27 @@ func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, held: capi.NewH
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	address := &ipamv1.IPAddress{}
 	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Releaser.Unprotected.Forget(req.NamespacedName)
+			r.held.Note(req.NamespacedName, false)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.Releaser.Unprotected.Has(req.NamespacedName, address.UID) {
+		return ctrl.Result{}, nil // the cache shows it for a moment longer
 	}
 	if engine.ClaimKind(address) != r.Kind.Name() || !r.Filter.Selects(address) {
 		return ctrl.Result{}, nil
+	}
+	if err := r.noteCluster(ctx, address); err != nil {
+		return ctrl.Result{}, err
 	}
 	leftBehind := capi.IsLeftBehind(address)
 	if used, err := r.inUse(ctx, address, false); used && !leftBehind || err != nil {
 		return ctrl.Result{}, err
 	}
-	pool, hold, err := r.observe(ctx, address)
-	if err != nil || stays(address, hold) {
+	pool, stays, err := r.observe(ctx, address)
+	if err != nil || stays {
 		return ctrl.Result{}, err
 	}
 	if leftBehind {
@@ -81,7 +95,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if used, err := r.inUse(ctx, address, true); used || err != nil {
 		return ctrl.Result{}, err
 	}
+	if waits, left := r.awaitsClaim(address, pool); waits {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	return r.release(ctx, address, allocate.CoolDown(pool))
+}
+
+// awaitsClaim reports whether an address was restored before its claim, with owners of an earlier life, and for how long it waits: until it is deleted, which the garbage collector
+// does, and for a time after that. A pool that is being deleted does not wait for it.
+func (r *Reconciler) awaitsClaim(address *ipamv1.IPAddress, pool *ipamv1.IPPool) (waits bool, left time.Duration) {
+	if !engine.IsOfEarlierPool(address, pool) || !pool.DeletionTimestamp.IsZero() {
+		return false, 0
+	}
+	if address.DeletionTimestamp.IsZero() {
+		return true, 0
+	}
+	left = address.DeletionTimestamp.Add(engine.RestoredFor).Sub(r.Clock.Now())
+	return left > 0, max(left, 0)
 }
 
 // inUse reports whether the address has a claim. One that was made by hand to reserve it stays until it is deleted.
@@ -92,33 +122,26 @@ func (r *Reconciler) inUse(ctx context.Context, address *ipamv1.IPAddress, live 
 	return r.Kind.Has(ctx, address, live)
 }
 
-func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPPool, allocate.Hold, error) {
-	pool := &ipamv1.IPPool{}
+// observe reads the pool of an address, and whether the address stays for now. A pool that was restored a moment ago may not be in the cache yet.
+func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (pool *ipamv1.IPPool, stays bool, err error) {
+	pool = &ipamv1.IPPool{}
 	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}
-	if err := r.Client.Get(ctx, key, pool); client.IgnoreNotFound(err) != nil {
-		return nil, allocate.NotHeld, fmt.Errorf("reading IPPool %s: %w", key, err)
+	err = r.Client.Get(ctx, key, pool)
+	if apierrors.IsNotFound(err) {
+		err = r.Releaser.Reader.Get(ctx, key, pool)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, false, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
 	name := client.ObjectKeyFromObject(address)
 	r.held.Expect(name, address.ClaimKey().Namespace)
 	hold, err := r.Clusters.Hold(ctx, address, pool, clusterOf(address))
-	r.held.Note(name, err != nil || stays(address, hold))
-	r.held.Trust(name)
-	return pool, hold, err
-}
-
-// stays reports whether nothing may be done for an address. A mover that takes a claim of another namespace away leaves its address behind, which something uses
-// elsewhere: while its Cluster is not there, it stays taken, unless a user deletes it.
-func stays(address *ipamv1.IPAddress, hold allocate.Hold) bool {
-	byHand := !address.DeletionTimestamp.IsZero() && !capi.IsLeftBehind(address)
-	return hold == allocate.HeldPaused || hold == allocate.HeldClusterMissing && address.Tenant() != "" && !byHand
-}
-
-// clusterOf is the Cluster of the claim of an address, where the claim is of another namespace than the pool.
-func clusterOf(address *ipamv1.IPAddress) string {
-	if address.Tenant() == "" {
-		return ""
+	if err == nil {
+		stays, err = r.stays(ctx, address, hold)
 	}
-	return address.Labels[ipamv1.ClusterNameLabel]
+	r.held.Note(name, err != nil || stays)
+	r.held.Trust(name)
+	return pool, stays, err
 }
 
 // release deletes the address, and lets it go when it has cooled down. The time of the deletion is on the object, so that
@@ -146,15 +169,19 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
-	c, err := ctrl.NewControllerManagedBy(mgr).
+	builder := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&ipamv1.IPAddress{}).
 		Watches(r.Claim, r.claimHandler()).
-		Watches(&ipamv1.IPPool{}, r.poolHandler()).
+		Watches(&ipamv1.IPPool{}, r.poolHandler())
+	if r.Namespace == "" {
+		builder = builder.WatchesMetadata(engine.NewNamespace(), r.namespaceHandler())
+	}
+	c, err := builder.
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: 4, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(tracing.Reconciler(name, r))
+		Build(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](r)))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

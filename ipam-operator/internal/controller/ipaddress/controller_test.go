@@ -4,6 +4,7 @@
 package ipaddress
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -54,10 +56,20 @@ func TestReleaseOfAnAddress(t *testing.T) {
 		return a
 	}
 	deleted := metav1.NewTime(epoch.Add(-10 * time.Second))
+	restored := change(func(a *ipamv1.IPAddress) {
+		a.OwnerReferences = append(a.OwnerReferences, metav1.OwnerReference{Kind: "IPPool", Name: "p", UID: "uid-p-of-another-life"})
+	})
+	again := func(p *ipamv1.IPPool) { p.UID = "uid-p" }
+	deletedSince := func(a *ipamv1.IPAddress, d time.Duration) *ipamv1.IPAddress {
+		a = a.DeepCopy()
+		a.DeletionTimestamp = new(metav1.NewTime(epoch.Add(-d)))
+		return a
+	}
 	for name, test := range map[string]struct {
 		address *ipamv1.IPAddress
 		claim   *ipamv1.IPClaim
 		pool    func(*ipamv1.IPPool)
+		noPool  bool
 		stays   bool
 		again   time.Duration
 	}{
@@ -77,7 +89,19 @@ func TestReleaseOfAnAddress(t *testing.T) {
 				p.Spec.AddressReuseGracePeriodSeconds, p.DeletionTimestamp, p.Finalizers = 60, &deleted, []string{ipamv1.IPPoolFinalizer}
 			},
 		},
-		"it was restored without owners": {address: change(func(a *ipamv1.IPAddress) { a.OwnerReferences = nil }), stays: true},
+		"it was restored without owners":   {address: change(func(a *ipamv1.IPAddress) { a.OwnerReferences = nil }), stays: true},
+		"it was restored before its claim": {address: restored, pool: again, stays: true},
+		"it was restored before its claim, and the garbage collector deleted it": {
+			address: deletedSince(restored, 10*time.Second), pool: again, stays: true, again: engine.RestoredFor - 10*time.Second,
+		},
+		"its claim was not restored for a long time": {address: deletedSince(restored, engine.RestoredFor), pool: again},
+		"it was restored, and its pool is not there": {address: restored},
+		"it was restored, and its pool is deleted meanwhile": {
+			address: deletedSince(restored, 10*time.Second), pool: func(p *ipamv1.IPPool) {
+				again(p)
+				p.DeletionTimestamp, p.Finalizers = &deleted, []string{ipamv1.IPPoolFinalizer}
+			},
+		},
 		"the garbage collector removed its claim": {
 			address: change(func(a *ipamv1.IPAddress) {
 				a.OwnerReferences[0] = metav1.OwnerReference{Kind: "IPPool", Name: "p", UID: "uid-p"}
@@ -93,7 +117,10 @@ func TestReleaseOfAnAddress(t *testing.T) {
 			if test.pool != nil {
 				test.pool(pool)
 			}
-			objects := []client.Object{pool, test.address.DeepCopy()}
+			objects := []client.Object{test.address.DeepCopy()}
+			if !test.noPool {
+				objects = append(objects, pool)
+			}
 			if test.claim != nil {
 				objects = append(objects, test.claim.DeepCopy())
 			}
@@ -111,4 +138,45 @@ func TestReleaseOfAnAddress(t *testing.T) {
 			assert.Equal(t, test.stays, !apierrors.IsNotFound(c.Get(t.Context(), key, &ipamv1.IPAddress{})))
 		})
 	}
+}
+
+// TestAnAddressThatWasJustUnprotectedIsNotReadAgain shows an address for a moment longer than it is there.
+func TestAnAddressThatWasJustUnprotectedIsNotReadAgain(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, ipamv1.AddToScheme(scheme))
+	stale := &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "p-1", UID: "uid-p-1", Finalizers: []string{ipamv1.IPAddressFinalizer}, DeletionTimestamp: new(metav1.NewTime(epoch)),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "IPClaim", Name: "c", UID: "uid-c"}},
+		},
+		Spec: ipamv1.IPAddressSpec{Address: "10.0.0.1", Pool: ipamv1.ObjectReference{Name: "p"}, Claim: ipamv1.ObjectReference{Name: "c"}},
+	}
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stale.DeepCopy()).Build()
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stale.DeepCopy()).Build()
+	reads := 0
+	live := interceptor.NewClient(server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	releaser := engine.Releaser{
+		Writer: server, Reader: live, Count: metrics.New(prometheus.NewRegistry(), nothing{}, nothing{}), Unprotected: engine.NewUnprotected(),
+	}
+	r := New(Deps{
+		Client: cached, Kind: engine.IPClaims(cached, live, ""), Clusters: capi.NewClusters(cached), Clock: clocktesting.NewFakePassiveClock(epoch), Releaser: releaser,
+	})
+	key := client.ObjectKeyFromObject(stale)
+	require.NoError(t, releaser.Unprotect(t.Context(), stale.DeepCopy()))
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	require.NoError(t, err)
+	assert.Zero(t, reads)
+
+	require.True(t, releaser.Unprotected.Has(key, stale.UID))
+	require.NoError(t, cached.Get(t.Context(), key, stale))
+	stale.Finalizers = nil
+	require.NoError(t, cached.Update(t.Context(), stale))
+	_, err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	require.NoError(t, err)
+	assert.False(t, releaser.Unprotected.Has(key, stale.UID), "what the cache does not show any more is forgotten")
 }

@@ -111,7 +111,7 @@ func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bo
 	if claim == nil || err != nil {
 		return false, err
 	}
-	return engine.Belongs(lock, claim, text(claim, "status", "addressRef", "name")), nil
+	return engine.Has(ctx, reader, lock, claim, text(claim, "status", "addressRef", "name"))
 }
 
 // read is a claim by what a reader knows; nil if it is gone.

@@ -4,8 +4,10 @@
 package ipaddressclaim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -19,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -35,44 +37,9 @@ const (
 	pendingInCluster = "pending.cluster"
 )
 
-// Controller serves IPAddressClaims.
-type Controller struct {
-	kinds   Kinds
-	kind    *claims
-	claims  *engine.Reconciler
-	cache   cache.Cache
-	freed   chan event.GenericEvent
-	control controller.Controller
-}
-
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims/finalizers,verbs=update
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch;create;update;patch;delete
-
-// New returns a Controller that serves claims with a Reconciler of their kind.
-func New(kinds Kinds, reconciler *engine.Reconciler, c cache.Cache) *Controller {
-	kind := &claims{kinds: kinds, cache: c, live: reconciler.Live, client: reconciler.Client}
-	return &Controller{kinds: kinds, kind: kind, claims: reconciler, cache: c, freed: make(chan event.GenericEvent, 1024)}
-}
-
-// Reconcile serves a claim. It first removes the leftovers of former claims of its name.
-func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := c.sweep(ctx, req.NamespacedName); err != nil {
-		return ctrl.Result{}, err
-	}
-	return c.claims.Reconcile(ctx, req)
-}
-
-// PoolFreed makes waiting claims of a pool look again. It never waits: claims that are not notified now are woken by the next
-// change of the pool's status.
-func (c *Controller) PoolFreed(pool types.NamespacedName) {
-	obj := &ipamv1.IPPool{}
-	obj.Namespace, obj.Name = pool.Namespace, pool.Name
-	select {
-	case c.freed <- event.GenericEvent{Object: obj}:
-	default:
-	}
+// PoolFreed makes waiting claims of a pool look again, soon. It never waits; pools that are freed meanwhile are handled together.
+func (c *Controller) PoolFreed(pool types.NamespacedName, addresses map[netip.Addr]bool) {
+	c.claims.FreedBy(pool, addresses)
 }
 
 // Index registers the indexes that the controller reads by.
@@ -116,13 +83,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 		Watches(object(c.kinds.Claim), &handler.EnqueueRequestForObject{}).
 		Watches(object(c.kinds.Address), handler.EnqueueRequestsFromMapFunc(claimOf)).
 		Watches(&ipamv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(claimOfLock)).
-		Watches(&ipamv1.IPPool{}, handler.EnqueueRequestsFromMapFunc(c.inPool)).
-		Watches(&ipamv1.IPPool{}, c.unpaused()).
-		WatchesRawSource(source.Channel(c.freed, handler.EnqueueRequestsFromMapFunc(c.waitingInPool))).
+		Watches(&ipamv1.IPPool{}, c.poolHandler()).
+		WatchesRawSource(c.claims.WakeSource(c.waiting)).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(tracing.Reconciler(name, c))
+		Build(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](c)))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}
@@ -153,21 +119,38 @@ func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKin
 	}))
 }
 
-// unpaused wakes the claims that a pool has held up.
-func (c *Controller) unpaused() handler.EventHandler {
-	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q engine.Queue) {
-		if capi.HoldChanged(e.ObjectOld, e.ObjectNew) {
-			c.claims.WakeHeld(e.ObjectNew.GetNamespace(), q)
+// poolHandler wakes the claims that a change of a pool concerns. Addresses that are free wake claims by themselves.
+func (c *Controller) poolHandler() handler.EventHandler {
+	wakeAll := func(ctx context.Context, pool client.Object, q engine.Queue) {
+		c.claims.WakeHeld(pool.GetNamespace(), q)
+		for _, req := range c.inPool(ctx, pool) {
+			q.Add(req)
 		}
-	}}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q engine.Queue) { wakeAll(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q engine.Queue) {
+			if engine.PoolChanged(e.ObjectOld, e.ObjectNew) {
+				wakeAll(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q engine.Queue) { wakeAll(ctx, e.Object, q) },
+	}
 }
 
-// waitingInPool are the claims of a pool that addresses help: the oldest of those that wait, of all kinds together.
-func (c *Controller) waitingInPool(ctx context.Context, pool client.Object) []reconcile.Request {
-	return slices.DeleteFunc(c.inPool(ctx, pool), func(req reconcile.Request) bool {
-		claim := object(c.kinds.Claim)
-		return c.cache.Get(ctx, req.NamespacedName, claim) == nil && !c.claims.Helps(client.ObjectKeyFromObject(pool), claim)
+// waiting are the claims of a pool that have no address, oldest first. Those that are being deleted are among them.
+func (c *Controller) waiting(ctx context.Context, pool types.NamespacedName) []client.Object {
+	claims := c.list(ctx, pool.Namespace, client.MatchingFields{pendingInPool: pool.Name})
+	out := make([]client.Object, 0, len(claims))
+	for i := range claims {
+		if _, ours := servedPool(&claims[i]); ours {
+			out = append(out, &claims[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b client.Object) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
 	})
+	return out
 }
 
 // inPool are the claims of a pool that have no address or are being deleted.
@@ -176,16 +159,22 @@ func (c *Controller) inPool(ctx context.Context, pool client.Object) []reconcile
 }
 
 func (c *Controller) pending(ctx context.Context, namespace string, index client.MatchingFields) []reconcile.Request {
+	claims := c.list(ctx, namespace, index)
+	out := make([]reconcile.Request, 0, len(claims))
+	for i := range claims {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claims[i])})
+	}
+	return out
+}
+
+// list returns claims of the cache, which must not be changed.
+func (c *Controller) list(ctx context.Context, namespace string, index client.MatchingFields) []unstructured.Unstructured {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(c.kinds.Claim)
 	if err := c.cache.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Waiting claims could not be listed from the cache")
 	}
-	out := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return out
+	return list.Items
 }
 
 func claimOf(_ context.Context, obj client.Object) []reconcile.Request {

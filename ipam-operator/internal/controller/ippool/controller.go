@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
@@ -59,7 +60,7 @@ type Deps struct {
 	Clock clock.PassiveClock
 	// Layouts reads the specs of pools.
 	Layouts *space.Layouts
-	// StatusInterval is how far apart two writes of one pool's status are that its addresses cause.
+	// StatusInterval is the least time between two writes of one pool's status that its addresses cause. It grows with the time that a write takes.
 	StatusInterval time.Duration
 	// Workers is how many pools are looked at at once.
 	Workers int
@@ -68,10 +69,11 @@ type Deps struct {
 // Reconciler looks after pools.
 type Reconciler struct {
 	Deps
-	held    *capi.Held
-	told    *told
-	near    *neighbours
-	control controller.Controller
+	held        *capi.Held
+	lastWritten *lastWritten
+	pace        *pace
+	near        *neighbours
+	control     controller.Controller
 	// nudges are pools of which an inventory says something else.
 	nudges chan event.GenericEvent
 }
@@ -81,7 +83,7 @@ func New(deps Deps) *Reconciler {
 	if deps.External == nil {
 		deps.External = func(types.NamespacedName) []netip.Prefix { return nil }
 	}
-	return &Reconciler{Deps: deps, told: newTold(), near: newNeighbours(), held: capi.NewHeld(), nudges: make(chan event.GenericEvent)}
+	return &Reconciler{Deps: deps, lastWritten: newLastWritten(), pace: newPace(deps.StatusInterval), near: newNeighbours(), held: capi.NewHeld(), nudges: make(chan event.GenericEvent)}
 }
 
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch;update;patch
@@ -93,7 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	pool := &ipamv1.IPPool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.told.drop(req.NamespacedName)
+			r.lastWritten.drop(req.NamespacedName)
+			r.pace.drop(req.NamespacedName)
 			r.Layouts.Drop(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -101,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !r.Filter.Selects(pool) {
 		return ctrl.Result{}, nil
 	}
-	pool = pool.DeepCopy() // the cache hands out its own
+	pool = withOwnMetadata(pool)
 	r.held.Expect(req.NamespacedName, req.Namespace)
 	hold, err := r.Clusters.Hold(ctx, pool, pool, "")
 	leftBehind := err != nil || hold != allocate.NotHeld && capi.IsLeftBehind(pool)
@@ -118,22 +121,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.metadata(ctx, pool, observed); err != nil {
-		return r.retry(err)
+	if err = r.metadata(ctx, pool, observed); err == nil {
+		err = r.report(ctx, pool, observed)
 	}
-	if err := r.report(ctx, pool, observed); err != nil {
-		return r.retry(err)
+	if err != nil {
+		return ctrl.Result{}, r.outcome(err)
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// retry requeues after a conflict: another client wrote first, and the watch event is on the way.
-func (r *Reconciler) retry(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: r.StatusInterval}, nil
-	}
+// withOwnMetadata is a pool whose metadata may be changed. Spec and status are those of the cache, which may be large, and are only read.
+func withOwnMetadata(shared *ipamv1.IPPool) *ipamv1.IPPool {
+	pool := *shared
+	shared.ObjectMeta.DeepCopyInto(&pool.ObjectMeta)
+	return &pool
+}
+
+// outcome is the error of a pass that could not write. After a conflict, the event of the other client's write is on the way.
+func (r *Reconciler) outcome(err error) error {
 	if err = client.IgnoreNotFound(err); err != nil {
-		return ctrl.Result{}, fmt.Errorf("writing the pool: %w", err)
+		return outcome.Pace(fmt.Errorf("writing the pool: %w", err), r.StatusInterval)
 	}
-	return ctrl.Result{}, nil
+	return nil
 }

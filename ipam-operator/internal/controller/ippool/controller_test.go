@@ -21,8 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
@@ -61,6 +63,7 @@ type shell struct {
 	events     *events
 	writes     []string
 	fail       error
+	onStatus   func()
 }
 
 func newShell(t *testing.T, v verifier, objects ...client.Object) *shell {
@@ -78,6 +81,9 @@ func newShell(t *testing.T, v verifier, objects ...client.Object) *shell {
 			if s.fail != nil {
 				return s.fail
 			}
+			if s.onStatus != nil {
+				s.onStatus()
+			}
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
@@ -92,7 +98,7 @@ func newShell(t *testing.T, v verifier, objects ...client.Object) *shell {
 
 func (s *shell) reconcile() (ctrl.Result, error) {
 	s.t.Helper()
-	return s.reconciler.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
+	return outcome.Reconciler[ctrl.Request](s.reconciler).Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
 }
 
 func address(ip, claim string) *ipamv1.IPAddress {
@@ -164,4 +170,73 @@ func TestErrorsOfAPool(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	_, err = newShell(t, verifier{}).reconcile()
 	require.NoError(t, err, "a pool that is gone")
+}
+
+// cacheOf hands out one object, as the cache of pools does.
+type cacheOf struct {
+	client.Client
+	shared *ipamv1.IPPool
+}
+
+// Get implements client.Reader.
+func (c cacheOf) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if pool, ok := obj.(*ipamv1.IPPool); ok {
+		*pool = *c.shared
+		return nil
+	}
+	return c.Client.Get(ctx, key, obj, opts...)
+}
+
+// TestAPassChangesNoPoolOfTheCache writes metadata and status of a pool whose maps the cache shares.
+func TestAPassChangesNoPoolOfTheCache(t *testing.T) {
+	pool := newPool(span("10.0.0.1", "10.0.0.9"))
+	pool.Labels = map[string]string{"a": "b"}
+	pool.Spec.ClusterName = new("c")
+	s := newShell(t, verifier{}, pool, address("10.0.0.1", "a"))
+	pool.Status.Allocations = map[string]ipamv1.IPAddressStr{"gone": "10.0.0.2"}
+	require.NoError(t, s.client.Status().Update(t.Context(), pool))
+	shared := &ipamv1.IPPool{}
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(pool), shared))
+	before := shared.DeepCopy()
+	s.reconciler.Client = cacheOf{s.client, shared}
+	_, err := s.reconcile()
+	require.NoError(t, err)
+	assert.Equal(t, before, shared)
+	assert.Equal(t, []string{"metadata", "status"}, s.writes)
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool))
+	assert.Equal(t, map[string]ipamv1.IPAddressStr{"a": "10.0.0.1"}, pool.Status.Allocations)
+	assert.Equal(t, "c", pool.Labels[ipamv1.ClusterNameLabel])
+}
+
+// delays records how long requests are put off.
+type delays struct {
+	engine.Queue
+	after []time.Duration
+}
+
+// AddAfter implements engine.Queue.
+func (d *delays) AddAfter(_ ctrl.Request, after time.Duration) { d.after = append(d.after, after) }
+
+// TestPassesOverAPoolWhoseStatusIsDearAreFurtherApart lets the write of a status take longer and longer.
+func TestPassesOverAPoolWhoseStatusIsDearAreFurtherApart(t *testing.T) {
+	for name, test := range map[string]struct{ takes, want time.Duration }{
+		"a cheap one":      {10 * time.Millisecond, time.Second},
+		"a dear one":       {150 * time.Millisecond, 3 * time.Second},
+		"never for longer": {time.Hour, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t, verifier{}, newPool(span("10.0.0.1", "10.0.0.9")), address("10.0.0.1", "a"))
+			now := clocktesting.NewFakePassiveClock(epoch.Time)
+			s.reconciler.Clock = now
+			s.onStatus = func() { now.SetTime(now.Now().Add(test.takes)) }
+			_, err := s.reconcile()
+			require.NoError(t, err)
+			q := &delays{}
+			r := s.reconciler
+			r.addressHandler().Delete(t.Context(), event.DeleteEvent{Object: address("10.0.0.1", "a")}, q)
+			pool := newPool()
+			r.poolHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: pool, ObjectNew: pool}, q)
+			assert.Equal(t, []time.Duration{test.want, test.want}, q.after)
+		})
+	}
 }

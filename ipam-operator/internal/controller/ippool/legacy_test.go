@@ -36,15 +36,15 @@ const todaysCRDs = "../../../../../shared/crds/metal3-ipam"
 
 const patience = 2 * time.Minute
 
-// world is a namespace of a control plane that has the definitions of the legacy manager, and none of ours of their names.
-type world struct {
+// testEnv is a namespace of a control plane that has the definitions of the legacy manager, and none of ours of their names.
+type testEnv struct {
 	t         *testing.T
 	config    *rest.Config
 	user      client.Client
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(todaysCRDs, "*.yaml"))
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	scheme, err := app.NewScheme()
 	require.NoError(t, err)
 	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
-	w := &world{t: t, config: config}
+	w := &testEnv{t: t, config: config}
 	w.user, err = client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	for _, file := range files {
@@ -76,13 +76,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) eventually(what string, ok func() bool) {
+func (w *testEnv) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	require.Eventually(w.t, ok, patience, 20*time.Millisecond, what)
 }
 
 // legacy stores a pool and claims as the legacy manager leaves them, and returns what it has stored of claims and addresses.
-func (w *world) legacy(claims int) (pool *ipamv1.IPPool, stored []string) {
+func (w *testEnv) legacy(claims int) (pool *ipamv1.IPPool, stored []string) {
 	w.t.Helper()
 	first, last := ipamv1.IPAddressStr("10.0.0.10"), ipamv1.IPAddressStr(fmt.Sprintf("10.0.0.%d", 10+claims))
 	pool = &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p", Finalizers: []string{ipamv1.IPPoolFinalizer}}}
@@ -116,11 +116,11 @@ func (w *world) legacy(claims int) (pool *ipamv1.IPPool, stored []string) {
 	return pool, stored
 }
 
-func (w *world) named(claim string) *ipamv1.IPClaim {
+func (w *testEnv) named(claim string) *ipamv1.IPClaim {
 	return &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: claim}}
 }
 
-func (w *world) claim(name string, finalizers ...string) *ipamv1.IPClaim {
+func (w *testEnv) claim(name string, finalizers ...string) *ipamv1.IPClaim {
 	w.t.Helper()
 	claim := w.named(name)
 	claim.Finalizers = finalizers
@@ -130,7 +130,7 @@ func (w *world) claim(name string, finalizers ...string) *ipamv1.IPClaim {
 }
 
 // address waits until a claim has its address.
-func (w *world) address(claim *ipamv1.IPClaim) string {
+func (w *testEnv) address(claim *ipamv1.IPClaim) string {
 	w.t.Helper()
 	w.eventually(claim.Name+" has no address", func() bool {
 		return w.user.Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Address != nil
@@ -139,7 +139,7 @@ func (w *world) address(claim *ipamv1.IPClaim) string {
 }
 
 // refused waits until a claim says that the pool is exhausted.
-func (w *world) refused(claim *ipamv1.IPClaim) {
+func (w *testEnv) refused(claim *ipamv1.IPClaim) {
 	w.t.Helper()
 	w.eventually(claim.Name+" is not refused", func() bool {
 		return w.user.Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim) == nil &&
@@ -176,7 +176,7 @@ type tripper func(*http.Request) (*http.Response, error)
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // operate runs the operator until the test ends.
-func (w *world) operate() *writes {
+func (w *testEnv) operate() *writes {
 	w.t.Helper()
 	seen := &writes{}
 	config := rest.CopyConfig(w.config)
@@ -196,7 +196,7 @@ func (w *world) operate() *writes {
 
 // TestObjectsOfTheLegacyManagerGoOn starts the operator on what the present manager leaves, with the definitions that users have.
 func TestObjectsOfTheLegacyManagerGoOn(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool, old := w.legacy(5)
 	writes := w.operate()
 

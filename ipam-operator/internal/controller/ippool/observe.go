@@ -20,6 +20,8 @@ import (
 
 // observation is what a pass over a pool rests on.
 type observation struct {
+	// began is when the pass began to read.
+	began  time.Time
 	layout *allocate.Layout
 	// holders maps the name of a claim to its address.
 	holders map[string]ipamv1.IPAddressStr
@@ -40,6 +42,7 @@ type observation struct {
 
 func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observation, error) {
 	o := observation{
+		began:   r.Clock.Now(),
 		layout:  r.Layouts.Of(pool),
 		holders: map[string]ipamv1.IPAddressStr{}, used: map[netip.Addr]struct{}{}, prefixes: map[netip.Prefix]struct{}{},
 		overlap:  r.near.of(client.ObjectKeyFromObject(pool)),

@@ -5,7 +5,7 @@ package ippool
 
 import (
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,10 +32,29 @@ const (
 	eventWarning = corev1.EventTypeWarning
 )
 
-// status is what a pool's status should be.
-func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolStatus {
+// indexChanges are the entries of status.indexes that differ, as a merge patch has them: nil for one that is gone.
+type indexChanges map[string]*ipamv1.IPAddressStr
+
+func changesOf(before, after map[string]ipamv1.IPAddressStr) indexChanges {
+	changed := indexChanges{}
+	for claim, ip := range after {
+		if was, ok := before[claim]; !ok || was != ip {
+			changed[claim] = &ip
+		}
+	}
+	for claim := range before {
+		if _, ok := after[claim]; !ok {
+			changed[claim] = nil
+		}
+	}
+	return changed
+}
+
+// status is what a pool's status should be, and the entries of indexes that are to be changed. It shares nothing that it changes with the pool.
+func status(pool *ipamv1.IPPool, o observation, now metav1.Time) (ipamv1.IPPoolStatus, indexChanges) {
 	counts := allocate.Tally(o.layout, o.used, o.prefixes, o.external)
-	wanted := *pool.Status.DeepCopy()
+	wanted := pool.Status
+	wanted.Conditions = slices.Clone(pool.Status.Conditions)
 	wanted.Allocations = nil
 	if len(o.holders) > 0 {
 		wanted.Allocations = make(map[string]ipamv1.IPAddressStr, min(len(o.holders), maxIndexes))
@@ -44,7 +63,8 @@ func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolSt
 		}
 	}
 	wanted.IndexesTruncated = len(o.holders) > maxIndexes
-	if !maps.Equal(wanted.Allocations, pool.Status.Allocations) {
+	changed := changesOf(pool.Status.Allocations, wanted.Allocations)
+	if len(changed) > 0 {
 		wanted.LastUpdated = &now
 	}
 	wanted.Total, wanted.Used, wanted.Free, wanted.OutOfRange = &counts.Total, &counts.Used, &counts.Free, &counts.OutOfRange
@@ -64,7 +84,7 @@ func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolSt
 		}
 		meta.SetStatusCondition(&wanted.Conditions, condition)
 	}
-	return wanted
+	return wanted, changed
 }
 
 func ready(pool *ipamv1.IPPool, o observation, counts allocate.Counts) metav1.Condition {
@@ -111,44 +131,48 @@ func exhausted(o observation, counts allocate.Counts) metav1.Condition {
 	}
 }
 
-// told records the status that was written last: where the stored kind lacks the newer fields, a status cannot show that it was written.
-type told struct {
+// lastWritten records the status that was written last, without indexes: where the stored kind lacks the newer fields, a status cannot show that it was written.
+type lastWritten struct {
 	mu    sync.Mutex
-	pools map[types.NamespacedName]lastTold
+	pools map[types.NamespacedName]lastStatus
 }
 
-type lastTold struct {
+type lastStatus struct {
 	uid             types.UID
 	wanted, written ipamv1.IPPoolStatus
 }
 
-func newTold() *told { return &told{pools: map[types.NamespacedName]lastTold{}} }
+func newLastWritten() *lastWritten { return &lastWritten{pools: map[types.NamespacedName]lastStatus{}} }
 
-func (t *told) note(pool *ipamv1.IPPool, wanted ipamv1.IPPoolStatus) {
+// note records what was wanted of a pool, and the pool as it was stored.
+func (t *lastWritten) note(stored *ipamv1.IPPool, wanted ipamv1.IPPoolStatus) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pools[client.ObjectKeyFromObject(pool)] = lastTold{pool.UID, wanted, *pool.Status.DeepCopy()}
+	t.pools[client.ObjectKeyFromObject(stored)] = lastStatus{stored.UID, withoutIndexes(wanted), withoutIndexes(stored.Status)}
 }
 
-// same reports whether this very status was written before and what it became is still there.
-func (t *told) same(pool *ipamv1.IPPool, wanted ipamv1.IPPoolStatus) bool {
+// same reports whether this very status was written before and what it became is still there. The indexes are compared already.
+func (t *lastWritten) same(pool *ipamv1.IPPool, wanted ipamv1.IPPoolStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last, ok := t.pools[client.ObjectKeyFromObject(pool)]
-	if !ok || last.uid != pool.UID || !equality.Semantic.DeepEqual(last.written, pool.Status) {
+	if !ok || last.uid != pool.UID || !equality.Semantic.DeepEqual(last.written, withoutIndexes(pool.Status)) {
 		return false
 	}
-	// Times of transition are of no account where the conditions are not kept.
-	a, b := last.wanted.DeepCopy(), wanted.DeepCopy()
-	for _, s := range []*ipamv1.IPPoolStatus{a, b} {
-		for i := range s.Conditions {
-			s.Conditions[i].LastTransitionTime = metav1.Time{}
-		}
-	}
-	return equality.Semantic.DeepEqual(a, b)
+	return equality.Semantic.DeepEqual(timeless(last.wanted), timeless(wanted))
 }
 
-func (t *told) drop(pool types.NamespacedName) {
+// timeless is a status without indexes and without the times of transition, which are of no account where the conditions are not kept.
+func timeless(status ipamv1.IPPoolStatus) ipamv1.IPPoolStatus {
+	status = withoutIndexes(status)
+	status.Conditions = slices.Clone(status.Conditions)
+	for i := range status.Conditions {
+		status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return status
+}
+
+func (t *lastWritten) drop(pool types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pools, pool)

@@ -51,14 +51,14 @@ func observed(pool *ipamv1.IPPool, n, length int) observation {
 
 func TestTheMapOfAPoolNeverOutgrowsTheObject(t *testing.T) {
 	pool := newPool(span("2001:db8:1111:2222:3333:4444:5555:1", "2001:db8:1111:2222:3333:4444:5555:ffff"))
-	got := status(pool, observed(pool, 4096, 253), epoch)
+	got, _ := status(pool, observed(pool, 4096, 253), epoch)
 	assert.False(t, got.IndexesTruncated)
 	assert.Len(t, got.Allocations, 4096)
 	content, err := json.Marshal(got)
 	require.NoError(t, err)
 	assert.Less(t, len(content), largestObject, "with the longest names and addresses")
 
-	got = status(pool, observed(pool, 60000, 253), epoch)
+	got, _ = status(pool, observed(pool, 60000, 253), epoch)
 	assert.True(t, got.IndexesTruncated)
 	assert.Len(t, got.Allocations, 4096)
 	for claim := range got.Allocations {
@@ -68,7 +68,7 @@ func TestTheMapOfAPoolNeverOutgrowsTheObject(t *testing.T) {
 	assert.Equal(t, int64(5535), *got.Free)
 
 	pool.Status = got
-	got = status(pool, observed(pool, 100, 253), metav1.NewTime(epoch.Add(time.Minute)))
+	got, _ = status(pool, observed(pool, 100, 253), metav1.NewTime(epoch.Add(time.Minute)))
 	assert.False(t, got.IndexesTruncated)
 	assert.Len(t, got.Allocations, 100)
 	assert.Equal(t, epoch.Add(time.Minute), got.LastUpdated.Time)
@@ -93,7 +93,7 @@ func TestStatusOfAPool(t *testing.T) {
 		"it has no addresses (yet)": {newPool(), 0, "Usable", "NoAddressFree", "hands out addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := status(test.pool, observed(test.pool, test.used, 5), epoch)
+			got, _ := status(test.pool, observed(test.pool, test.used, 5), epoch)
 			ready := meta.FindStatusCondition(got.Conditions, ipamv1.ReadyCondition)
 			assert.Equal(t, test.ready, ready.Reason)
 			assert.Contains(t, ready.Message, test.says)
@@ -101,7 +101,59 @@ func TestStatusOfAPool(t *testing.T) {
 			assert.Equal(t, int64(3), ready.ObservedGeneration)
 			assert.Equal(t, int64(test.used), *got.Used)
 			test.pool.Status = got
-			assert.Equal(t, got, status(test.pool, observed(test.pool, test.used, 5), metav1.NewTime(epoch.Add(time.Hour))), "an equal status is not written")
+			again, changed := status(test.pool, observed(test.pool, test.used, 5), metav1.NewTime(epoch.Add(time.Hour)))
+			assert.Equal(t, got, again, "an equal status is not written")
+			assert.Empty(t, changed)
 		})
+	}
+}
+
+// TestAStatusPatchCarriesWhatChanged releases one of many addresses.
+func TestAStatusPatchCarriesWhatChanged(t *testing.T) {
+	pool := newPool(span("2001:db8:1111:2222:3333:4444:5555:1", "2001:db8:1111:2222:3333:4444:5555:ffff"))
+	pool.ResourceVersion = "7"
+	pool.Status, _ = status(pool, observed(pool, 4096, 5), epoch)
+	patchOf := func(o observation) string {
+		wanted, changed := status(pool, o, metav1.NewTime(epoch.Add(time.Minute)))
+		patch, err := statusPatch(pool, wanted, changed)
+		require.NoError(t, err)
+		return string(patch)
+	}
+	o := observed(pool, 4096, 5)
+	delete(o.holders, "00007")
+	delete(o.used, netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:8"))
+	assert.JSONEq(t, `{"metadata":{"resourceVersion":"7"},"status":{"indexes":{"00007":null},"lastUpdated":"2026-01-01T12:01:00Z","used":4095,"free":61440}}`, patchOf(o))
+	assert.Contains(t, patchOf(observed(pool, 0, 5)), `"indexes":null`, "no key by itself")
+	assert.NotContains(t, patchOf(observed(pool, 4096, 5)), "indexes")
+}
+
+// TestAStatusPatchKeepsEveryDigitOfACount releases one address of a pool with more addresses than a float64 counts.
+func TestAStatusPatchKeepsEveryDigitOfACount(t *testing.T) {
+	pool := newPool(span("2001:db8:1111:2222::1", "2001:db8:1111:2222:5fff:ffff:ffff:ff00"))
+	pool.ResourceVersion = "7"
+	pool.Status, _ = status(pool, observed(pool, 3, 5), epoch)
+	o := observed(pool, 3, 5)
+	delete(o.holders, "00001")
+	delete(o.used, netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:2"))
+	wanted, changed := status(pool, o, epoch)
+	require.Greater(t, *wanted.Free, int64(1)<<53)
+	patch, err := statusPatch(pool, wanted, changed)
+	require.NoError(t, err)
+	assert.Contains(t, string(patch), fmt.Sprintf(`"free":%d`, *wanted.Free))
+}
+
+// BenchmarkPass compares and writes the status of a pool with 10,000 addresses of which one was released.
+func BenchmarkPass(b *testing.B) {
+	pool := newPool(span("2001:db8:1111:2222:3333:4444:5555:1", "2001:db8:1111:2222:3333:4444:5555:ffff"))
+	pool.ResourceVersion = "7"
+	before := observed(pool, 10_000, 5)
+	pool.Status, _ = status(pool, before, epoch)
+	delete(before.holders, "00007")
+	b.ReportAllocs()
+	for b.Loop() {
+		wanted, changed := status(pool, before, epoch)
+		if _, err := statusPatch(pool, wanted, changed); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
@@ -35,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(tracing.Reconciler(name, r))
+		Build(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](r)))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}
@@ -57,7 +58,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers()) {
 				q.Add(req)
 			} else {
-				q.AddAfter(req, r.StatusInterval)
+				q.AddAfter(req, r.pace.of(req.NamespacedName))
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q engine.Queue) {
@@ -81,7 +82,8 @@ func (r *Reconciler) tellNeighbours(pool client.Object, q engine.Queue) {
 func (r *Reconciler) addressHandler() handler.EventHandler {
 	later := func(obj client.Object, q engine.Queue) {
 		address := obj.(*ipamv1.IPAddress)
-		q.AddAfter(request(types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}), r.StatusInterval)
+		pool := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}
+		q.AddAfter(request(pool), r.pace.of(pool))
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q engine.Queue) {

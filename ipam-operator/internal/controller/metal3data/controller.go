@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/muster-io/muster/apis/conflict"
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -106,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if data, err = r.execute(ctx, data, decision.Actions); err == nil {
 		err = r.report(ctx, data, decision)
 	}
-	return outcome(ctx, err)
+	return ctrl.Result{}, err
 }
 
 // get reads data from the cache; nil means that it is gone.
@@ -122,15 +121,6 @@ func (r *Reconciler) get(ctx context.Context, name types.NamespacedName) (*infra
 		return nil, fmt.Errorf("reading Metal3Data %s: %w", name, err)
 	}
 	return data, nil
-}
-
-// outcome turns a write that came second into another look, soon: the event of the first is on its way.
-func outcome(ctx context.Context, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("Data changed while it was served")
-		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
-	}
-	return ctrl.Result{}, err
 }
 
 // note counts data that is rendered, or why it is not. Data that is being deleted does not count.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
 
@@ -106,7 +107,11 @@ func (r *Reconciler) createClaim(ctx context.Context, do dataplan.CreateClaim) e
 		served, _ := r.kinds.get(dataplan.ContractClaimKind)
 		theirs.SetGroupVersionKind(served)
 	}
-	if err := r.Client.Create(ctx, do.Claim, client.FieldOwner(FieldOwner)); err != nil {
+	err := r.Client.Create(ctx, do.Claim, client.FieldOwner(FieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		err = outcome.Again(err) // the event of the write that came first is on its way
+	}
+	if err != nil {
 		return fmt.Errorf("creating %s %s: %w", do.Kind, do.Claim.GetName(), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Claimed an address", do.Kind, do.Claim.GetName())
@@ -116,7 +121,7 @@ func (r *Reconciler) createClaim(ctx context.Context, do dataplan.CreateClaim) e
 func (r *Reconciler) createSecret(ctx context.Context, secret *corev1.Secret) error {
 	err := r.Client.Create(ctx, secret, client.FieldOwner(FieldOwner))
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating Secret %s: %w", secret.Name, err)
+		return fmt.Errorf("creating Secret %s: %w", secret.Name, outcome.Again(err))
 	}
 	if err != nil {
 		// The error of a Secret that is refused may quote it.

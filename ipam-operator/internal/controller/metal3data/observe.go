@@ -24,7 +24,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/render"
 )
 
-// observe reads what a plan needs; data is nil where it is gone. What is dear to read is read when the plan depends on it.
+// observe reads what a plan needs; data is nil where it is gone. Reads that are expensive happen only when the plan depends on them.
 func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName, data *infrav1.Metal3Data) (dataplan.Snapshot, error) {
 	s := dataplan.Snapshot{NameByHost: r.NameByHost, Data: data, Secrets: map[string]*metav1.PartialObjectMetadata{}, Claims: map[render.Pool]dataplan.Claim{}}
 	err := r.observeHold(ctx, &s)

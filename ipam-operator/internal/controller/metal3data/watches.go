@@ -25,6 +25,7 @@ import (
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
@@ -106,7 +107,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).
-		Build(tracing.Reconciler(name, r))
+		Build(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](r)))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

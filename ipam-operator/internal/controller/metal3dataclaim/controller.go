@@ -14,13 +14,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/muster-io/muster/apis/conflict"
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -90,13 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !r.Filter.Selects(claim) {
 		return ctrl.Result{}, nil
 	}
-	err = r.serve(ctx, claim)
-	if apierrors.IsConflict(err) {
-		// The claim has changed; its event is on the way or was handled already.
-		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
-		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
-	}
-	return ctrl.Result{}, err
+	return ctrl.Result{}, r.serve(ctx, claim)
 }
 
 func (r *Reconciler) serve(ctx context.Context, claim *infrav1.Metal3DataClaim) error {
@@ -134,22 +126,6 @@ func (r *Reconciler) note(claim *infrav1.Metal3DataClaim, why allocate.Why) {
 		return
 	}
 	r.Metrics.Claims.Waits(key, why)
-}
-
-// observe reads the template, nil if there is none, and whether something may be done.
-func (r *Reconciler) observe(ctx context.Context, claim *infrav1.Metal3DataClaim) (*infrav1.Metal3DataTemplate, allocate.Hold, error) {
-	template := &infrav1.Metal3DataTemplate{}
-	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Template.Name}
-	err := r.Client.Get(ctx, key, template)
-	if apierrors.IsNotFound(err) {
-		hold, err := r.Clusters.HoldFor(ctx, "", claim)
-		return nil, hold, err
-	}
-	if err != nil {
-		return nil, allocate.NotHeld, fmt.Errorf("reading Metal3DataTemplate %s: %w", key, err)
-	}
-	hold, err := r.Clusters.HoldFor(ctx, template.Spec.ClusterName, claim, template)
-	return template, hold, err
 }
 
 // refusal is why a claim gets nothing for now, and says it to its user; empty for one that gets its data.

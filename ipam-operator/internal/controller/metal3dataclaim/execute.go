@@ -157,7 +157,7 @@ func (r *Reconciler) publish(ctx context.Context, claim *infrav1.Metal3DataClaim
 
 // refuse writes to a claim why it has no data, and an event when that changes.
 func (r *Reconciler) refuse(ctx context.Context, claim *infrav1.Metal3DataClaim, why allocate.Why, message string) error {
-	if told := claim.Status.ErrorMessage; told != nil && *told == message && claim.Status.RenderedData == nil {
+	if written := claim.Status.ErrorMessage; written != nil && *written == message && claim.Status.RenderedData == nil {
 		r.note(claim, why)
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -92,10 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = r.report(ctx, template, data)
 	}
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: r.StatusInterval}, nil
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, client.IgnoreNotFound(outcome.Pace(err, r.StatusInterval))
 }
 
 // data lists the data of a template. For a template that is being deleted, it asks the API server.
@@ -191,7 +188,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q engine.Queue) { r.later(e.Object, q) },
 		}).
 		WithOptions(controller.TypedOptions[reconcile.Request]{MaxConcurrentReconciles: 2, ReconciliationTimeout: time.Minute, EnableWarmup: new(true)}).
-		Build(tracing.Reconciler(name, r))
+		Build(tracing.Reconciler(name, outcome.Reconciler[ctrl.Request](r)))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}
