@@ -3,7 +3,7 @@
 
 // Package admission refuses a second BareMetalHost of one boot MAC or management controller, from any client, and a host whose machine Ironic has
 // discovered with a driver that reaches no management controller. It reserves the boot MAC of each admitted host by the same rule as discovery, so that two
-// requests at the same moment cannot both be admitted. That discovery makes no second host does not rest on it.
+// requests at the same moment cannot both be admitted, and records which user approves a host. That discovery makes no second host does not rest on it.
 package admission
 
 import (
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -49,8 +50,9 @@ const askTime = 2 * time.Second
 
 // Nodes finds what Ironics know of a machine.
 type Nodes interface {
-	// Discovered returns the nodes that have a port with a MAC. It leaves out Ironics that do not answer in time.
-	Discovered(ctx context.Context, mac string) []inventory.Node
+	// Discovered returns the nodes that have a port with a MAC, of the Ironics whose word counts for hosts of a namespace. It leaves out Ironics that do
+	// not answer before the context ends.
+	Discovered(ctx context.Context, namespace, mac string) []inventory.Node
 }
 
 // Hosts checks BareMetalHosts.
@@ -95,7 +97,7 @@ func macs(h *metal3v1.BareMetalHost) []string {
 // controllers are the management controller that a host names, and without one the host of that which its machine reported.
 func controllers(h *metal3v1.BareMetalHost) []string {
 	if address := address(h); address != "" {
-		if key := reservation.BMCKey(address); key != "" {
+		if key := inventory.BMCKey(address); key != "" {
 			return []string{key}
 		}
 		return nil
@@ -126,11 +128,14 @@ func (h *Hosts) Handle(ctx context.Context, req admission.Request) admission.Res
 		}
 	}
 	host.Namespace, host.Name = req.Namespace, req.Name
-	mac, bmc := strings.ToLower(host.Spec.BootMACAddress), reservation.BMCKey(address(&host))
+	if req.DryRun == nil || !*req.DryRun {
+		h.noteApproval(ctx, &before, &host, req.UserInfo.Username)
+	}
+	mac, bmc := strings.ToLower(host.Spec.BootMACAddress), inventory.BMCKey(address(&host))
 	if strings.EqualFold(mac, before.Spec.BootMACAddress) {
 		mac = ""
 	}
-	if bmc == reservation.BMCKey(address(&before)) {
+	if bmc == inventory.BMCKey(address(&before)) {
 		bmc = ""
 	}
 	why, err := h.refusal(ctx, &host, mac, bmc)
@@ -147,6 +152,19 @@ func (h *Hosts) Handle(ctx context.Context, req admission.Request) admission.Res
 		return admission.Denied(why)
 	default:
 		return admission.Allowed("")
+	}
+}
+
+// noteApproval records which user approves a host. Discovery publishes it. Where it cannot be recorded, the host is approved all the same.
+func (h *Hosts) noteApproval(ctx context.Context, before, host *metal3v1.BareMetalHost, user string) {
+	approves := host.Labels[metal3v1.ApprovalLabel] == "pending" && host.Annotations[metal3v1.ApprovedAnnotation] == "true" &&
+		before.Name != "" && before.Annotations[metal3v1.ApprovedAnnotation] != "true" && host.Spec.BootMACAddress != ""
+	if !approves {
+		return
+	}
+	self := inventory.Ref{Namespace: host.Namespace, Name: host.Name}
+	if err := h.Reserver.Approve(ctx, self, strings.ToLower(host.Spec.BootMACAddress), user); err != nil {
+		logr.FromContextOrDiscard(ctx).Info("approval not recorded", "BareMetalHost", self.String(), "why", err.Error())
 	}
 }
 
@@ -194,7 +212,7 @@ func (h *Hosts) undriven(ctx context.Context, host *metal3v1.BareMetalHost) stri
 	}
 	within, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	for _, n := range h.Nodes.Discovered(within, strings.ToLower(host.Spec.BootMACAddress)) {
+	for _, n := range h.Nodes.Discovered(within, host.Namespace, strings.ToLower(host.Spec.BootMACAddress)) {
 		if n.Driver != driver && n.Instance == "" && (n.Name == "" || n.Name == host.Namespace+"~"+host.Name) {
 			return fmt.Sprintf("Ironic has discovered the machine with boot MAC %s already, as node %s with driver %s, which does not reach spec.bmc.address: "+
 				"let a BareMetalHostDiscovery make its host, or give the node the driver %s in Ironic and reset its interfaces first",

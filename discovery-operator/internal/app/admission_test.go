@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -38,7 +39,7 @@ import (
 )
 
 // checked makes the API server ask the check of this test, as the deployment does.
-func checked(w *world, config admissionregistrationv1.WebhookClientConfig) {
+func checked(w *testEnv, config admissionregistrationv1.WebhookClientConfig) {
 	w.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "components", "discovery-admission", "webhook.yaml"))
 	require.NoError(w, err)
@@ -54,7 +55,7 @@ func checked(w *world, config admissionregistrationv1.WebhookClientConfig) {
 }
 
 // refusesTwins creates hosts until the check answers, and checks what it says.
-func refusesTwins(w *world) {
+func refusesTwins(w *testEnv) {
 	w.Helper()
 	host := func(name, mac string) *metal3v1.BareMetalHost {
 		h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
@@ -79,7 +80,7 @@ func refusesTwins(w *world) {
 }
 
 func TestASecondHostOfABootMACIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	dir, ca := certificate(t)
 	address := "127.0.0.1:" + porttest.Free(t)
 	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
@@ -89,7 +90,7 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 
 // TestOneRuleForHostsMadeByHand registers hosts beside discovery, without and with its cache, and one whose machine Ironic has discovered.
 func TestOneRuleForHostsMadeByHand(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	dir, ca := certificate(t)
 	address := "127.0.0.1:" + porttest.Free(t)
 	w.enrol(1)
@@ -138,10 +139,86 @@ func TestOneRuleForHostsMadeByHand(t *testing.T) {
 	})
 }
 
+// TestDiscoveryAndUsersDoNotShareAManagementController registers hosts with the management controllers of machines while discovery makes hosts of these.
+func TestDiscoveryAndUsersDoNotShareAManagementController(t *testing.T) {
+	w := newTestEnv(t)
+	dir, ca := certificate(t)
+	address := "127.0.0.1:" + porttest.Free(t)
+	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
+	checked(w, admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
+	register := func(name, mac, bmc string, o ...client.CreateOption) error {
+		h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+		h.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: mac, AutomatedCleaningMode: "metadata", BMC: &metal3v1.BMCDetails{Address: bmc, CredentialsName: "x"}}
+		return w.Create(t.Context(), h, o...)
+	}
+	require.NoError(t, register("first", "02:00:00:00:01:00", "ipmi://192.0.2.1"))
+	w.eventually("the check answers", func() bool { return register("twin", "02:00:00:00:01:00", "", client.DryRunAll) != nil })
+	d := w.discover("all", func(d *metal3v1.BareMetalHostDiscovery) {
+		d.Spec.DuplicateChecks.BMCAddress = metal3v1.DuplicateEnforce
+		d.Spec.HostTemplate.BMC = &metal3v1.BMCTemplate{Address: "ipmi://proxy.example:${hardware.systemVendor.serialNumber.substring(6)}", CredentialsName: "x"}
+	})
+	const machines = 12
+	admitted := make(chan error, machines)
+	for i := range machines {
+		go func() {
+			_, err := w.rack.Enrol(demo.Machine(1000 + i))
+			assert.NoError(t, err)
+			admitted <- register("by-hand-"+strconv.Itoa(i), "02:00:00:00:02:"+strconv.Itoa(10+i), "ipmi://proxy.example:"+strconv.Itoa(1000+i))
+		}()
+	}
+	byHand := 0
+	for range machines {
+		if <-admitted == nil {
+			byHand++
+		}
+	}
+	w.status(d, "each machine is a host or refused", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+		return int(s.Counts.Hosts+s.Counts.Refused) == machines && int(s.Counts.Refused) == byHand
+	})
+	users := map[string]string{}
+	for _, h := range w.hosts() {
+		assert.Empty(t, users[h.Spec.BMC.Address], "%s has the management controller of %s", h.Name, users[h.Spec.BMC.Address])
+		users[h.Spec.BMC.Address] = h.Name
+	}
+	assert.Len(t, users, machines+1)
+}
+
+// TestTheUserWhoApprovesAHostIsPublished approves hosts as users who call their clients by the names of others.
+func TestTheUserWhoApprovesAHostIsPublished(t *testing.T) {
+	w := newTestEnv(t)
+	dir, ca := certificate(t)
+	address := "127.0.0.1:" + porttest.Free(t)
+	w.enrol(1)
+	w.enrol(2)
+	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
+	w.discover("all", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Approval = metal3v1.ApprovalManual })
+	first, second := w.host("node-00001"), w.host("node-00002")
+	checked(w, admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
+	twin := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "twin"}}
+	twin.Spec.BootMACAddress, twin.Spec.AutomatedCleaningMode = demo.MAC(1, 0), "metadata"
+	w.eventually("the check answers", func() bool { return w.Create(t.Context(), twin.DeepCopy(), client.DryRunAll) != nil })
+
+	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "mallory", Groups: []string{"system:masters"}}
+	mallory, err := client.New(config, client.Options{Scheme: w.Scheme()})
+	require.NoError(t, err)
+	as := *w
+	as.Client = mallory
+	w.patch(second, `{"metadata":{"labels":{"seen":"true"}}}`)
+	as.approveAs("jane", first)
+	w.hasEvent(first, metal3v1.EventHostApproved, "Approved by user mallory")
+	lease, err := w.reservation(demo.MAC(1, 0))
+	require.NoError(t, err)
+	assert.Equal(t, "mallory", lease.Annotations[metal3v1.ApprovedByAnnotation])
+	lease, err = w.reservation(demo.MAC(2, 0))
+	require.NoError(t, err)
+	assert.Empty(t, lease.Annotations[metal3v1.ApprovedByAnnotation], "another change is no approval")
+}
+
 // TestTheCheckKeepsItsOwnCertificate lets two replicas make one certificate and tell the API server of it, and again when a user
 // takes it away.
 func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	address := "127.0.0.1:" + porttest.Free(t)
 	for i, bind := range []string{address, "127.0.0.1:" + porttest.Free(t)} {
 		w.operate(func(o *setup) {

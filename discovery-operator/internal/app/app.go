@@ -5,27 +5,24 @@ package app
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/logging"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/probes"
+	"github.com/muster-io/muster/apis/requestcount"
 	"github.com/muster-io/muster/apis/servedkinds"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
@@ -45,16 +42,15 @@ const name = "discovery-operator"
 
 // Run runs the operator until the context ends.
 func Run(ctx context.Context, o Options) error {
-	log := zap.New(zap.Level(o.level))
-	ctrl.SetLogger(log)
-	klog.SetLogger(log)
-	defer tracing.Start(ctx, name, log)()
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
-	if err != nil {
-		return wrap(err, "reading the kubeconfig")
+	if _, err := logging.New(o.LogLevel); err != nil {
+		return err
 	}
-	config.UserAgent = buildinfo.UserAgent(name)
-	config.QPS = -1 // fairness is the API server's business
+	log := ctrl.Log
+	defer tracing.Start(ctx, name, log)()
+	config, err := operator.ClientConfig(name, o.Kubeconfig)
+	if err != nil {
+		return err
+	}
 	return RunWith(logr.NewContext(ctx, log), o, config)
 }
 
@@ -103,7 +99,7 @@ func (p parts) run(ctx context.Context, config *rest.Config) error {
 	if unused := ironic.Unused(p.env, p.ManageHosts); len(unused) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("settings have no effect", "variables", unused)
 	}
-	requests := metrics.NewRequests()
+	requests := requestcount.New("discovery_operator_client_requests_total")
 	p.registry.MustRegister(requests, buildinfo.Metric("discovery-operator"))
 	config = rest.CopyConfig(config)
 	config.Wrap(requests.Wrap)
@@ -139,32 +135,17 @@ func (p parts) run(ctx context.Context, config *rest.Config) error {
 	return wrap(mgr.Start(ctx), "running")
 }
 
-// metricsOptions serves metrics to users whom the API server knows and allows to get them.
-func metricsOptions(o Options) metricsserver.Options {
-	return metricsserver.Options{
-		BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: metricsauth.RefuseUnknownTokens(filters.WithAuthenticationAndAuthorization),
-	}
-}
-
 func managerOptions(o Options, server webhook.Server) (ctrl.Options, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	readYourWrites := true
-	return ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cacheOptions(o.Namespace),
-		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: &readYourWrites}},
-		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              name,
-		LeaderElectionNamespace:       o.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		WebhookServer:                 server,
-		HealthProbeBindAddress:        o.HealthProbeBindAddress,
-		GracefulShutdownTimeout:       new(10 * time.Second),
-		Metrics:                       metricsOptions(o),
-	}, nil
+	options := o.ManagerOptions(name, filters.WithAuthenticationAndAuthorization)
+	options.Scheme = scheme
+	options.Cache = cacheOptions(o.Namespace)
+	options.Client = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
+	options.WebhookServer = server
+	return options, nil
 }
 
 func newManager(config *rest.Config, o ctrl.Options) (ctrl.Manager, error) {

@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a namespace of a real API server with operators in it.
-type world struct {
+// testEnv is a namespace of a real API server with operators in it.
+type testEnv struct {
 	testing.TB
 	client.Client
 	config *rest.Config
@@ -60,8 +60,8 @@ type world struct {
 	wrap []transport.WrapperFunc
 }
 
-// newWorld makes a namespace, and lets the test run beside others: its operators see no hosts but its own.
-func newWorld(t testing.TB) *world {
+// newTestEnv makes a namespace, and lets the test run beside others: its operators see no hosts but its own.
+func newTestEnv(t testing.TB) *testEnv {
 	t.Helper()
 	if test, ok := t.(*testing.T); ok {
 		test.Parallel()
@@ -75,17 +75,19 @@ func newWorld(t testing.TB) *world {
 	require.NoError(t, c.Create(t.Context(), ns))
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name + "-system"}}
 	require.NoError(t, c.Create(t.Context(), system))
-	w := &world{TB: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
+	w := &testEnv{TB: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
 	w.grant()
 	t.Cleanup(func() { w.clear() })
 	return w
 }
 
 // account is the user that an operator of this test is: its service account, with the rights of the deployment and no others.
-func (w *world) account() string { return "system:serviceaccount:" + w.system + ":discovery-operator" }
+func (w *testEnv) account() string {
+	return "system:serviceaccount:" + w.system + ":discovery-operator"
+}
 
 // grant gives the account the roles that the deployment gives it.
-func (w *world) grant() {
+func (w *testEnv) grant() {
 	w.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "discovery-operator", "role.yaml"))
 	require.NoError(w, err)
@@ -115,7 +117,7 @@ func (w *world) grant() {
 }
 
 // clear deletes what the test made, so that informers do not watch more and more objects.
-func (w *world) clear() {
+func (w *testEnv) clear() {
 	ctx := context.Background()
 	var discoveries metal3v1.BareMetalHostDiscoveryList
 	require.NoError(w, w.List(ctx, &discoveries, client.InNamespace(w.ns)))
@@ -132,7 +134,7 @@ func (w *world) clear() {
 }
 
 // operate runs an operator until the function that it returns is called, or the test ends. One that ends by itself fails the test.
-func (w *world) operate(change ...func(*setup)) (stop func()) {
+func (w *testEnv) operate(change ...func(*setup)) (stop func()) {
 	w.Helper()
 	o, err := Parse([]string{"--provisioner=demo", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
 		func(string) string { return "" })
@@ -171,7 +173,7 @@ func (w *world) operate(change ...func(*setup)) (stop func()) {
 }
 
 // discover makes a resource that polls fast.
-func (w *world) discover(name string, change ...func(*metal3v1.BareMetalHostDiscovery)) *metal3v1.BareMetalHostDiscovery {
+func (w *testEnv) discover(name string, change ...func(*metal3v1.BareMetalHostDiscovery)) *metal3v1.BareMetalHostDiscovery {
 	w.Helper()
 	d := &metal3v1.BareMetalHostDiscovery{}
 	d.Namespace, d.Name = w.ns, name
@@ -185,20 +187,20 @@ func (w *world) discover(name string, change ...func(*metal3v1.BareMetalHostDisc
 	return d
 }
 
-func (w *world) enrol(i int, change ...func(map[string]any)) string {
+func (w *testEnv) enrol(i int, change ...func(map[string]any)) string {
 	w.Helper()
 	uuid, err := w.rack.Enrol(demo.Machine(i, change...))
 	require.NoError(w, err)
 	return uuid
 }
 
-func (w *world) eventually(what string, condition func() bool) {
+func (w *testEnv) eventually(what string, condition func() bool) {
 	w.Helper()
 	require.Eventually(w, condition, patience, beat, what)
 }
 
 // stays checks for a while that something stays as it is.
-func (w *world) stays(what string, condition func() bool, long time.Duration) {
+func (w *testEnv) stays(what string, condition func() bool, long time.Duration) {
 	w.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -207,14 +209,14 @@ func (w *world) stays(what string, condition func() bool, long time.Duration) {
 	}
 }
 
-func (w *world) hosts() []metal3v1.BareMetalHost {
+func (w *testEnv) hosts() []metal3v1.BareMetalHost {
 	var list metal3v1.BareMetalHostList
 	assert.NoError(w, w.List(w.Context(), &list, client.InNamespace(w.ns)))
 	return list.Items
 }
 
 // host waits for a host with a status.
-func (w *world) host(name string) *metal3v1.BareMetalHost {
+func (w *testEnv) host(name string) *metal3v1.BareMetalHost {
 	w.Helper()
 	var h metal3v1.BareMetalHost
 	w.eventually("host "+name+" appears", func() bool {
@@ -224,7 +226,7 @@ func (w *world) host(name string) *metal3v1.BareMetalHost {
 }
 
 // status waits until the resource says what the test wants.
-func (w *world) status(d *metal3v1.BareMetalHostDiscovery, what string, want func(*metal3v1.BareMetalHostDiscoveryStatus) bool) {
+func (w *testEnv) status(d *metal3v1.BareMetalHostDiscovery, what string, want func(*metal3v1.BareMetalHostDiscoveryStatus) bool) {
 	w.Helper()
 	var last metal3v1.BareMetalHostDiscoveryStatus
 	ok := assert.Eventually(w, func() bool {
@@ -235,8 +237,8 @@ func (w *world) status(d *metal3v1.BareMetalHostDiscovery, what string, want fun
 	require.True(w, ok, "%+v", last)
 }
 
-// told waits for an event about a host.
-func (w *world) told(h *metal3v1.BareMetalHost, reason, note string) {
+// hasEvent waits for an event about a host.
+func (w *testEnv) hasEvent(h *metal3v1.BareMetalHost, reason, note string) {
 	w.Helper()
 	w.eventually("an event says "+reason, func() bool {
 		var events eventsv1.EventList
@@ -254,7 +256,7 @@ func ready(reason string) func(*metal3v1.BareMetalHostDiscoveryStatus) bool {
 }
 
 func TestAnUnknownMachineBecomesAHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	d := w.discover("all")
@@ -284,7 +286,7 @@ func TestAnUnknownMachineBecomesAHost(t *testing.T) {
 }
 
 func TestAChangeOfAResourceTouchesNoHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate()
 	d := w.discover("all")
@@ -306,7 +308,7 @@ func TestAChangeOfAResourceTouchesNoHost(t *testing.T) {
 }
 
 func TestAStatusIsAnUnmanagedHostToOthers(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate()
 	w.discover("all")

@@ -67,13 +67,13 @@ spec:
 
 // machinery is a namespace with a Cluster, and with hosts that machines can have.
 type machinery struct {
-	*world
+	*testEnv
 	version string
 }
 
-// newMachinery adds to a world a Cluster and a template that wants workers.
-func newMachinery(w *world, version string) *machinery {
-	m := &machinery{world: w, version: version}
+// newMachinery adds to an environment a Cluster and a template that wants workers.
+func newMachinery(w *testEnv, version string) *machinery {
+	m := &machinery{testEnv: w, version: version}
 	m.bindComponent()
 	m.make("Cluster", "c", map[string]any{"paused": false})
 	m.make("Metal3MachineTemplate", "workers", map[string]any{"template": map[string]any{"spec": map[string]any{"hostSelector": map[string]any{
@@ -234,8 +234,8 @@ func (m *machinery) settled() (writes int64) {
 	return writes
 }
 
-// told waits for an event about a set.
-func (m *machinery) told(set *unstructured.Unstructured, reason, note string) {
+// hasEvent waits for an event about a set.
+func (m *machinery) hasEvent(set *unstructured.Unstructured, reason, note string) {
 	m.Helper()
 	var seen []string
 	ok := assert.Eventually(m, func() bool {
@@ -302,8 +302,8 @@ func (m *machinery) count(before func()) *scales {
 
 // TestSetsFollowHosts begins without Cluster API, has its older version installed, then the newer one.
 func TestSetsFollowHosts(t *testing.T) {
-	w := newWorld(t)
-	early := &machinery{world: w, version: "v1beta1"}
+	w := newTestEnv(t)
+	early := &machinery{testEnv: w, version: "v1beta1"}
 	early.bindComponent()
 	w.operate(func(o *setup) { o.AutoscaleToHosts = true })
 	w.enrol(1)
@@ -311,7 +311,7 @@ func TestSetsFollowHosts(t *testing.T) {
 	w.host("node-00001") // the operator does all else while it waits for Cluster API
 
 	controlplanetest.Start(t, controlplanetest.WithCRDs(clusterAPI("v1beta1")))
-	m := &machinery{world: w, version: "v1beta1"}
+	m := &machinery{testEnv: w, version: "v1beta1"}
 	m.make("Cluster", "c", map[string]any{})
 	m.make("Metal3MachineTemplate", "workers", map[string]any{"template": map[string]any{"spec": map[string]any{"hostSelector": map[string]any{
 		"matchLabels": map[string]any{"role": "worker"},
@@ -369,7 +369,7 @@ func (m *machinery) upgrade() {
 
 // Two operators at once, no leader: hosts appear, are prepared, used, and go.
 func testLifeOfHosts(t *testing.T) {
-	m := newMachinery(newWorld(t), "v1beta2")
+	m := newMachinery(newTestEnv(t), "v1beta2")
 	m.follow()
 	m.follow()
 	set := m.set("MachineDeployment", "d", func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{autoscale.Annotation: "true"}) })
@@ -383,7 +383,7 @@ func testLifeOfHosts(t *testing.T) {
 	m.scaled(set, 1)
 	m.state(coming, metal3v1.StateAvailable)
 	m.scaled(set, 2)
-	m.told(set, autoscale.EventScaled, "Scaled from 1 to 2: its machines have 0 hosts, and 2 more that match are available.")
+	m.hasEvent(set, autoscale.EventScaled, "Scaled from 1 to 2: its machines have 0 hosts, and 2 more that match are available.")
 
 	m.machine("a", of, true)
 	b := m.machine("b", of, false)
@@ -394,7 +394,7 @@ func testLifeOfHosts(t *testing.T) {
 
 	require.NoError(t, m.Delete(t.Context(), coming))
 	m.scaled(set, 1)
-	m.told(set, autoscale.EventScaled, "Scaled from 2 to 1: its machines have 1 host, and no other that matches is available.")
+	m.hasEvent(set, autoscale.EventScaled, "Scaled from 2 to 1: its machines have 1 host, and no other that matches is available.")
 	require.NoError(t, m.Delete(t.Context(), b))
 	m.settled()
 	assert.Equal(t, int64(1), m.replicas(set))
@@ -405,7 +405,7 @@ func testLifeOfHosts(t *testing.T) {
 
 // The host of a healthy machine goes. Until Cluster API can tell that machine from others, none goes.
 func testAMachineReplacesAnother(t *testing.T) {
-	m := newMachinery(newWorld(t), "v1beta2")
+	m := newMachinery(newTestEnv(t), "v1beta2")
 	set := m.set("MachineDeployment", "d", func(u *unstructured.Unstructured) {
 		require.NoError(m, unstructured.SetNestedField(u.Object, int64(2), "spec", "replicas"))
 	})
@@ -419,7 +419,7 @@ func testAMachineReplacesAnother(t *testing.T) {
 	m.settled()
 	m.change(h, `{"metadata":{"finalizers":["example.com/deprovision"]}}`)
 	require.NoError(t, m.Delete(t.Context(), h))
-	m.told(set, autoscale.EventHeld, "Stays at 2 although its machines have 1 host, and no other that matches is available: Cluster API might delete a machine "+
+	m.hasEvent(set, autoscale.EventHeld, "Stays at 2 although its machines have 1 host, and no other that matches is available: Cluster API might delete a machine "+
 		"that has a host. Delete the machine that has none, or give it the annotation "+scaleplan.DeleteMachineAnnotation+".")
 	assert.Equal(t, int64(2), m.replicas(set))
 	m.change(faulty, `{"metadata":{"annotations":{"`+scaleplan.DeleteMachineAnnotation+`":""}}}`)
@@ -427,7 +427,7 @@ func testAMachineReplacesAnother(t *testing.T) {
 }
 
 func testMachineSetAlone(t *testing.T) {
-	m := newMachinery(newWorld(t), "v1beta2")
+	m := newMachinery(newTestEnv(t), "v1beta2")
 	alone := m.set("MachineSet", "alone")
 	silent := m.set("MachineSet", "silent", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 	no := m.set("MachineDeployment", "no", func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{autoscale.Annotation: "false"}) })
@@ -436,7 +436,7 @@ func testMachineSetAlone(t *testing.T) {
 	m.follow()
 	h := m.bmh("h1", metal3v1.StateAvailable, "worker")
 	m.scaled(alone, 1)
-	m.told(alone, autoscale.EventScaled, "Scaled from 0 to 1: its machines have 0 hosts, and 1 more that matches is available.")
+	m.hasEvent(alone, autoscale.EventScaled, "Scaled from 0 to 1: its machines have 0 hosts, and 1 more that matches is available.")
 	m.machine("a", alone, false)
 	m.consume(h, "a")
 	m.bmh("h2", metal3v1.StateAvailable, "worker")
@@ -450,7 +450,7 @@ func testMachineSetAlone(t *testing.T) {
 
 // A write of another client between reading and writing is not overwritten, and what a person scales follows hosts again.
 func testConcurrentScaling(t *testing.T) {
-	m := newMachinery(newWorld(t), "v1beta2")
+	m := newMachinery(newTestEnv(t), "v1beta2")
 	set := m.set("MachineDeployment", "d")
 	var once atomic.Bool
 	writes := m.count(func() {
@@ -461,7 +461,7 @@ func testConcurrentScaling(t *testing.T) {
 	m.bmh("h1", metal3v1.StateAvailable, "worker")
 	m.follow()
 	m.scaled(set, 1)
-	m.told(set, autoscale.EventScaled, "Scaled from 4 to 1: its machines have 0 hosts, and 1 more that matches is available.")
+	m.hasEvent(set, autoscale.EventScaled, "Scaled from 4 to 1: its machines have 0 hosts, and 1 more that matches is available.")
 	assert.Positive(t, writes.refused.Load(), "the first write met the user's")
 	assert.Equal(t, int64(1), writes.done.Load())
 	m.change(set, `{"spec":{"replicas":9}}`)
@@ -474,7 +474,7 @@ func testConcurrentScaling(t *testing.T) {
 }
 
 func testWhatHoldsASetUp(t *testing.T) {
-	m := newMachinery(newWorld(t), "v1beta2")
+	m := newMachinery(newTestEnv(t), "v1beta2")
 	const autoscaler = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 	note := func(key, value string) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) {
@@ -499,10 +499,10 @@ func testWhatHoldsASetUp(t *testing.T) {
 	held := []*unstructured.Unstructured{pausedSet, pausedSpec, contested, missing, other, stray}
 	m.follow()
 	m.bmh("h1", metal3v1.StateAvailable, "worker")
-	m.told(contested, autoscale.EventNotFollowing,
+	m.hasEvent(contested, autoscale.EventNotFollowing,
 		"Not scaled to hosts: the annotation "+autoscaler+" has Cluster API's autoscaler do it; remove that or this one.")
-	m.told(missing, autoscale.EventNotFollowing, "Not scaled to hosts: there is no Metal3MachineTemplate later in this namespace.")
-	m.told(other, autoscale.EventNotFollowing, "Not scaled to hosts: its machines are made from a DockerMachineTemplate, not from a Metal3MachineTemplate.")
+	m.hasEvent(missing, autoscale.EventNotFollowing, "Not scaled to hosts: there is no Metal3MachineTemplate later in this namespace.")
+	m.hasEvent(other, autoscale.EventNotFollowing, "Not scaled to hosts: its machines are made from a DockerMachineTemplate, not from a Metal3MachineTemplate.")
 	m.settled()
 	for _, set := range held {
 		assert.Zero(t, m.replicas(set), set.GetName())
@@ -522,7 +522,7 @@ func testWhatHoldsASetUp(t *testing.T) {
 
 // Hosts of another rack that come and change cause no write, and events that say the same are not repeated.
 func testWorkGrowsWithChanges(t *testing.T) {
-	m := newMachinery(newWorld(t), "v1beta2")
+	m := newMachinery(newTestEnv(t), "v1beta2")
 	writes := m.count(nil)
 	set := m.set("MachineDeployment", "d")
 	lost := m.set("MachineDeployment", "lost", func(u *unstructured.Unstructured) {
@@ -543,13 +543,13 @@ func testWorkGrowsWithChanges(t *testing.T) {
 	assert.Equal(t, so+witnesses, writes.unrefused())
 	var list eventsv1.EventList
 	require.NoError(t, m.List(t.Context(), &list, client.InNamespace(m.ns)))
-	told := 0
+	hasEvent := 0
 	for i := range list.Items {
 		if list.Items[i].Regarding.UID == lost.GetUID() {
-			told++
+			hasEvent++
 			assert.Nil(t, list.Items[i].Series, "it is said once")
 			assert.Equal(t, corev1.EventTypeWarning, list.Items[i].Type)
 		}
 	}
-	assert.LessOrEqual(t, told, 1)
+	assert.LessOrEqual(t, hasEvent, 1)
 }

@@ -41,7 +41,7 @@ func BenchmarkSync(b *testing.B) {
 }
 
 func syncOnce(b *testing.B, n int) {
-	w := newWorld(b)
+	w := newTestEnv(b)
 	var how []func(*setup)
 	if os.Getenv("BENCH_SOURCE") == "demo" {
 		for i := 1; i <= n; i++ {
@@ -85,7 +85,7 @@ func syncOnce(b *testing.B, n int) {
 }
 
 // bare issues the writes of a sync with ten writers: for each machine a reservation, a host and its status.
-func (w *world) bare(n int, like *metal3v1.BareMetalHost) time.Duration {
+func (w *testEnv) bare(n int, like *metal3v1.BareMetalHost) time.Duration {
 	began := time.Now()
 	var wg sync.WaitGroup
 	var next atomic.Int64

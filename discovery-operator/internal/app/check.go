@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"sync"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,10 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/webhookcert"
 	"github.com/muster-io/muster/discovery-operator/internal/admission"
-	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reserve"
 )
 
@@ -71,48 +68,4 @@ func (c check) addTo(ctx context.Context, mgr ctrl.Manager, o Options, from *sou
 	}
 	c.rotator.Live = plain
 	return wrap(c.rotator.SetupWithManager(mgr, "admission"), "adding the rotation of the certificate")
-}
-
-// discovered asks the Ironics of all resources. All replicas do, because all serve the check.
-type discovered struct {
-	reader client.Reader
-	from   *sources
-}
-
-// Discovered implements admission.Nodes.
-func (d discovered) Discovered(ctx context.Context, mac string) []inventory.Node {
-	var list metal3v1.BareMetalHostDiscoveryList
-	if err := d.reader.List(ctx, &list); err != nil {
-		return nil
-	}
-	asked := map[string]bool{}
-	nodes := make(chan inventory.Node, len(list.Items))
-	var wg sync.WaitGroup
-	for i := range list.Items {
-		namespace, ref := list.Items[i].Namespace, list.Items[i].Spec.Ironic
-		a := d.from.Address(namespace, ref)
-		if key := a.View + " " + a.Session; !asked[key] {
-			asked[key] = true
-			wg.Go(func() {
-				p, err := d.from.Provisioner(ctx, namespace, ref)
-				if err != nil {
-					return
-				}
-				uuid, err := p.Find(ctx, nil, []string{mac})
-				if err != nil {
-					return
-				}
-				if n, err := p.Node(ctx, uuid); err == nil {
-					nodes <- n
-				}
-			})
-		}
-	}
-	wg.Wait()
-	close(nodes)
-	var out []inventory.Node
-	for n := range nodes {
-		out = append(out, n)
-	}
-	return out
 }

@@ -19,7 +19,7 @@ import (
 
 // TestWhatAMachineCosts counts the requests that grow with the machines of a rack: three writes until a machine is a host, then a read and a write for its HardwareData.
 func TestWhatAMachineCosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const machines = 60
 	for i := 1; i <= machines; i++ {
 		w.enrol(i)

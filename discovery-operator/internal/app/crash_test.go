@@ -61,7 +61,7 @@ func TestADeathAtEveryWrite(t *testing.T) {
 }
 
 func dieAt(t *testing.T, n int64, late bool) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	died := make(chan struct{})
 	seen := &atomic.Int64{}
 	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper {
@@ -99,7 +99,7 @@ func TestADeathInAHandOverOrDeletion(t *testing.T) {
 	t.Parallel()
 	for n := int64(1); n <= 4; n++ {
 		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			handed, deleted := w.enrol(1), w.enrol(2)
 			w.discover("all")
 			stop := w.operate()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
@@ -19,7 +20,7 @@ import (
 )
 
 func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid, h, _ := w.available()
 	w.configure("user", "userData", "#cloud-config\n")
 	w.configure("network", "value", "links: []\n")
@@ -39,7 +40,7 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, hoststate.ManualDriver, n.Driver)
 		assert.Equal(t, string(h.UID), n.Instance)
-		w.told(h, metal3v1.EventDeploymentStarted, "http://images/a.qcow2")
+		w.hasEvent(h, metal3v1.EventDeploymentStarted, "http://images/a.qcow2")
 	})
 	t.Run("another checksum of the same image changes nothing", func(t *testing.T) {
 		w.patch(h, `{"spec":{"image":{"checksum":"`+strings.Repeat("f00d", 16)+`"}}}`)
@@ -72,7 +73,7 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 }
 
 func TestDeploymentFailuresHaveAMessage(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for i, name := range []string{"checksum", demo.MarkAgentless, demo.MarkUncleanable, "secret", "namespace", "method"} {
 		w.enrol(i+1, hostname("m-"+name))
 	}
@@ -98,8 +99,11 @@ func TestDeploymentFailuresHaveAMessage(t *testing.T) {
 	t.Run("a checksum that is corrected is tried", func(t *testing.T) {
 		h := w.host("m-checksum")
 		w.patch(h, `{"spec":{"image":{"checksum":"`+sum+`","checksumType":"sha256"}}}`)
-		w.restarts(h.Status.Provisioning.ID)
-		w.reaches(h, metal3v1.StateProvisioned)
+		// The machine is restarted each time that Ironic waits for it: the first time may be for the attempt before.
+		w.eventually("the host is provisioned", func() bool {
+			w.rack.Restart(h.Status.Provisioning.ID)
+			return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Status.Provisioning.State == metal3v1.StateProvisioned
+		})
 		assert.Empty(t, h.Status.ErrorType)
 	})
 	t.Run("an image that is taken back leaves a host that can be used", func(t *testing.T) {
@@ -120,7 +124,7 @@ func TestDeploymentFailuresHaveAMessage(t *testing.T) {
 
 // TestAMachineInUseIsAdoptedAndNeverDeployedAgain loses the node of a machine that is deployed.
 func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	stop := w.operate(managing)
 	d := w.discover("all")
@@ -137,7 +141,7 @@ func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	require.NoError(t, w.rack.Vacate(t.Context(), n.UUID)) // what occupies a node is not deleted
 	require.NoError(t, w.rack.DeleteNode(t.Context(), uuid))
 	w.operate(managing)
-	w.told(h, metal3v1.EventAdoptionStarted, "as it is")
+	w.hasEvent(h, metal3v1.EventAdoptionStarted, "as it is")
 	w.is(h, "its node was made anew", func() bool {
 		assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State, "the host is in use all the time")
 		n, err = w.rack.Managed(t.Context(), h.Status.Provisioning.ID)
@@ -172,7 +176,7 @@ func TestADeathAtEveryActOfADeployment(t *testing.T) {
 }
 
 func deployAndDie(t *testing.T, n int) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid, h, stop := w.available()
 	stop()
 	w.patch(h, withImage)
@@ -194,7 +198,7 @@ func deployAndDie(t *testing.T, n int) {
 
 // TestTwoReplicasDeployOnce lets two operators act on one host at the same time, as they do while one of them does not know yet that it leads no more.
 func TestTwoReplicasDeployOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	var uuids []string
 	for i := range 4 {
 		uuids = append(uuids, w.enrol(i+1))

@@ -72,7 +72,7 @@ func (g *gate) ca() []byte {
 // TestARealIronicThatIsSlowOrOldIsOneClearCondition puts a real Ironic behind TLS and a password, lets it become slow and old, and back.
 // Another namespace gets nothing by naming the endpoint, or the Secret.
 func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	i := ironictest.Start(t, "gate")
 	i.Enrol(t, 1, 1)
 	front := newGate(t, i.Endpoint)
@@ -148,7 +148,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 }
 
 func TestTheOperatorsOwnIronicIsForSomeNamespaces(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate(func(o *setup) { o.only, o.IronicNamespaces = []string{w.ns, w.system}, []string{w.ns} })
 	foreign := w.discover("first", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace = w.system })
@@ -160,7 +160,7 @@ func TestTheOperatorsOwnIronicIsForSomeNamespaces(t *testing.T) {
 }
 
 func TestTheEndOfAResourceLetsTheNextOneTakeItsMachines(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operate()
 	slow := func(d *metal3v1.BareMetalHostDiscovery) {
 		d.Spec.Interval, d.Spec.ResyncInterval = &metav1.Duration{Duration: time.Second}, &metav1.Duration{Duration: time.Hour}

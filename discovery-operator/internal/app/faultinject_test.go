@@ -5,10 +5,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,37 +14,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
-	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-type crashingTransport struct {
-	http.RoundTripper
-	*faultinject.Crash
-}
-
-func (m crashingTransport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
-	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
-		return m.RoundTripper.RoundTrip(r)
-	}
-	err = m.Call(func() error {
-		resp, err = m.RoundTripper.RoundTrip(r) //nolint:bodyclose // who asked closes it, or the lines below
-		return err
-	})
-	if errors.Is(err, faultinject.ErrCrashed) && resp != nil {
-		_ = resp.Body.Close()
-		resp = nil
-	}
-	return resp, err
-}
-
 // crashing is an Ironic as a process sees it that crashes.
 type crashing struct {
 	baremetalhost.Manager
-	*faultinject.Crash
+	*faultinject.Injector
 }
 
 func (m crashing) Node(ctx context.Context, uuid string) (n inventory.Node, err error) {
@@ -147,7 +124,7 @@ func TestADeathAtEveryActOfALife(t *testing.T) {
 }
 
 func liveAndDie(t *testing.T, manage bool, n int) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	one, two := w.enrol(1), w.enrol(2)
 	f, until := w.crashes(n, func() {}, func(o *setup) { o.ManageHosts = manage })
 	w.discover("all")

@@ -20,7 +20,7 @@ import (
 
 // TestOneLostNodeIsReported deletes a node behind the operator's back, and has its machine report again.
 func TestOneLostNodeIsReported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	lost, _ := w.enrol(1), w.enrol(2)
 	w.operate()
 	d := w.discover("all")
@@ -35,7 +35,7 @@ func TestOneLostNodeIsReported(t *testing.T) {
 	}
 	w.eventually("the host says so", func() bool { c := present(); return c != nil && c.Status == metav1.ConditionFalse })
 	assert.Contains(t, present().Message, lost)
-	w.told(h, metal3v1.ReasonNodeGone, lost)
+	w.hasEvent(h, metal3v1.ReasonNodeGone, lost)
 	w.status(d, "the resource counts it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
 		c := meta.FindStatusCondition(s.Conditions, metal3v1.ConditionReady)
 		return s.Counts.Lost == 1 && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "1 host has lost its node")
@@ -51,7 +51,7 @@ func TestOneLostNodeIsReported(t *testing.T) {
 
 // TestHardwareIsReadAgain inspects the machine of a held host in Ironic, after more memory was put in.
 func TestHardwareIsReadAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	w.discover("all")
@@ -70,7 +70,7 @@ func TestHardwareIsReadAgain(t *testing.T) {
 	w.eventually("and says when its machine reported", func() bool {
 		return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Annotations[metal3v1.LastSeenAnnotation] == at.Format(time.RFC3339)
 	})
-	w.told(h, metal3v1.EventHardwareUpdated, "")
+	w.hasEvent(h, metal3v1.EventHardwareUpdated, "")
 	w.eventually("so does its HardwareData", func() bool {
 		var hd metal3v1.HardwareData
 		return w.Get(t.Context(), client.ObjectKeyFromObject(h), &hd) == nil && hd.Spec.HardwareDetails.RAMMebibytes == 128<<10

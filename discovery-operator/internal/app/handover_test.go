@@ -27,7 +27,7 @@ import (
 )
 
 // credentials gives a host a management controller, and makes the Secret if wanted.
-func (w *world) credentials(h *metal3v1.BareMetalHost, address string, secret bool) {
+func (w *testEnv) credentials(h *metal3v1.BareMetalHost, address string, secret bool) {
 	w.Helper()
 	if secret {
 		w.secret(h, "secret")
@@ -36,7 +36,7 @@ func (w *world) credentials(h *metal3v1.BareMetalHost, address string, secret bo
 }
 
 // secret makes the Secret of a host.
-func (w *world) secret(h *metal3v1.BareMetalHost, password string) *corev1.Secret {
+func (w *testEnv) secret(h *metal3v1.BareMetalHost, password string) *corev1.Secret {
 	w.Helper()
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: h.Name + "-bmc"},
@@ -46,12 +46,12 @@ func (w *world) secret(h *metal3v1.BareMetalHost, password string) *corev1.Secre
 	return s
 }
 
-func (w *world) patch(o client.Object, merge string) {
+func (w *testEnv) patch(o client.Object, merge string) {
 	w.Helper()
 	require.NoError(w, w.Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(merge))))
 }
 
-func (w *world) handedOver(h *metal3v1.BareMetalHost, reason string) {
+func (w *testEnv) handedOver(h *metal3v1.BareMetalHost, reason string) {
 	w.Helper()
 	w.eventually("condition HandedOver has reason "+reason, func() bool {
 		err := w.Get(w.Context(), client.ObjectKeyFromObject(h), h)
@@ -60,7 +60,7 @@ func (w *world) handedOver(h *metal3v1.BareMetalHost, reason string) {
 	})
 }
 
-func (w *world) released(h *metal3v1.BareMetalHost) {
+func (w *testEnv) released(h *metal3v1.BareMetalHost) {
 	w.Helper()
 	w.eventually("the host is released", func() bool {
 		err := w.Get(w.Context(), client.ObjectKeyFromObject(h), h)
@@ -69,23 +69,23 @@ func (w *world) released(h *metal3v1.BareMetalHost) {
 	})
 }
 
-func (w *world) node(uuid string) (inventory.Node, error) { return w.rack.Node(w.Context(), uuid) }
+func (w *testEnv) node(uuid string) (inventory.Node, error) { return w.rack.Node(w.Context(), uuid) }
 
-func (w *world) gone(o client.Object) {
+func (w *testEnv) gone(o client.Object) {
 	w.Helper()
 	w.eventually("the object is gone", func() bool {
 		return apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKeyFromObject(o), o))
 	})
 }
 
-func (w *world) reservation(mac string) (coordinationv1.Lease, error) {
+func (w *testEnv) reservation(mac string) (coordinationv1.Lease, error) {
 	var l coordinationv1.Lease
 	err := w.Get(w.Context(), types.NamespacedName{Namespace: w.system, Name: reservation.Name(mac)}, &l)
 	return l, err
 }
 
 func TestCredentialsSwitchTheDriverAndReleaseTheHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	w.discover("all")
@@ -107,7 +107,7 @@ func TestCredentialsSwitchTheDriverAndReleaseTheHost(t *testing.T) {
 
 // TestAHandOverIsNotTakenForARegistrationByHand keeps the mirror of the node as it was before the driver was switched.
 func TestAHandOverIsNotTakenForARegistrationByHand(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate()
 	d := w.discover("all", func(d *metal3v1.BareMetalHostDiscovery) {
@@ -125,7 +125,7 @@ func TestAHandOverIsNotTakenForARegistrationByHand(t *testing.T) {
 }
 
 func TestAHandOverWaitsVisibly(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1, hostname("node-stuck"))
 	w.enrol(2, hostname("node-two"))
 	w.enrol(3, hostname("node-busy"))
@@ -159,7 +159,7 @@ func hostname(s string) func(map[string]any) {
 }
 
 func TestAPauseByAUserStays(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate()
 	w.discover("all")
@@ -173,7 +173,7 @@ func TestAPauseByAUserStays(t *testing.T) {
 }
 
 func TestManualApprovalHoldsTheHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate()
 	w.discover("reviewed", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Approval = metal3v1.ApprovalManual })
@@ -187,7 +187,7 @@ func TestManualApprovalHoldsTheHost(t *testing.T) {
 }
 
 func TestDeletingAHostDeletesItsNode(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	d := w.discover("all")
@@ -208,7 +208,7 @@ func TestDeletingAHostDeletesItsNode(t *testing.T) {
 }
 
 func TestADeletedHostCanBeKeptFromComingBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operate()
 	d := w.discover("once", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Rediscover = metal3v1.RediscoverIgnore })
 	w.enrol(1)
@@ -225,7 +225,7 @@ func TestADeletedHostCanBeKeptFromComingBack(t *testing.T) {
 }
 
 func TestANodeCanBeKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	d := w.discover("all")
@@ -239,7 +239,7 @@ func TestANodeCanBeKept(t *testing.T) {
 }
 
 func TestAMachineThatComesBackKeepsItsHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	old := w.enrol(1)
 	w.operate()
 	w.discover("all")
@@ -260,7 +260,7 @@ func TestAMachineThatComesBackKeepsItsHost(t *testing.T) {
 }
 
 func TestTwoReplicasAndThreeResourcesMakeOneHostPerMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const machines = 40
 	for range 2 {
 		w.operate()
@@ -282,7 +282,7 @@ func TestTwoReplicasAndThreeResourcesMakeOneHostPerMachine(t *testing.T) {
 }
 
 func TestARackAtOnceIsOneEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const machines = 40
 	for i := 1; i <= machines; i++ {
 		w.enrol(i)
@@ -300,7 +300,7 @@ func TestARackAtOnceIsOneEvent(t *testing.T) {
 }
 
 func TestARegisteredHostWins(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	mine := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "by-hand"}}
 	mine.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: strings.ToUpper(demo.MAC(1, 0)), AutomatedCleaningMode: "metadata"}
 	require.NoError(t, w.Create(t.Context(), mine))
@@ -320,7 +320,7 @@ func TestARegisteredHostWins(t *testing.T) {
 }
 
 func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for i := 1; i <= 5; i++ {
 		w.enrol(i)
 	}

@@ -4,9 +4,12 @@
 package app
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 )
 
 const (
@@ -41,7 +44,7 @@ const (
 func managing(o *setup) { o.ManageHosts = true }
 
 // is waits until a host satisfies the test.
-func (w *world) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
+func (w *testEnv) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
 	w.Helper()
 	ok := assert.Eventually(w, func() bool {
 		return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && want()
@@ -49,13 +52,13 @@ func (w *world) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
 	require.True(w, ok, "%+v", h.Status)
 }
 
-func (w *world) reaches(h *metal3v1.BareMetalHost, state metal3v1.ProvisioningState) {
+func (w *testEnv) reaches(h *metal3v1.BareMetalHost, state metal3v1.ProvisioningState) {
 	w.Helper()
 	w.is(h, "the host is "+string(state), func() bool { return h.Status.Provisioning.State == state })
 }
 
 // says waits until a condition of a host has a reason.
-func (w *world) says(h *metal3v1.BareMetalHost, condition, reason string) *metav1.Condition {
+func (w *testEnv) says(h *metal3v1.BareMetalHost, condition, reason string) *metav1.Condition {
 	w.Helper()
 	var c *metav1.Condition
 	w.is(h, condition+" has reason "+reason, func() bool {
@@ -66,7 +69,7 @@ func (w *world) says(h *metal3v1.BareMetalHost, condition, reason string) *metav
 }
 
 // register makes a host by hand, with the MAC of a machine.
-func (w *world) register(name string, machine int, change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
+func (w *testEnv) register(name string, machine int, change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
 	w.Helper()
 	h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
 	h.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: strings.ToUpper(demo.MAC(machine, 0)), AutomatedCleaningMode: "metadata"}
@@ -77,8 +80,18 @@ func (w *world) register(name string, machine int, change ...func(*metal3v1.Bare
 	return h
 }
 
+// serveImage serves an image by a name until the test ends, and returns its URL.
+func serveImage(t *testing.T, name string, content []byte) (address string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		http.ServeContent(rw, r, name, time.Unix(0, 0), bytes.NewReader(content))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/" + name
+}
+
 // configure makes a Secret with a part of the configuration of a system.
-func (w *world) configure(name, key, text string) {
+func (w *testEnv) configure(name, key, text string) {
 	w.Helper()
 	secret := &corev1.Secret{StringData: map[string]string{key: text}}
 	secret.Namespace, secret.Name = w.ns, name
@@ -86,13 +99,13 @@ func (w *world) configure(name, key, text string) {
 }
 
 // restarts makes a machine boot the ramdisk as soon as Ironic waits for that.
-func (w *world) restarts(uuid string) {
+func (w *testEnv) restarts(uuid string) {
 	w.Helper()
 	w.eventually("Ironic waits for a restart", func() bool { return w.rack.Restart(uuid) })
 }
 
 // tells reports whether the condition Ready contains a text.
-func (w *world) tells(h *metal3v1.BareMetalHost, text string) bool {
+func (w *testEnv) tells(h *metal3v1.BareMetalHost, text string) bool {
 	for _, c := range h.Status.Conditions {
 		if c.Type == metal3v1.ConditionReady && strings.Contains(c.Message, text) {
 			return true
@@ -102,13 +115,13 @@ func (w *world) tells(h *metal3v1.BareMetalHost, text string) bool {
 }
 
 // machine waits for the host of a machine of the rack.
-func (w *world) machine(i int) *metal3v1.BareMetalHost {
+func (w *testEnv) machine(i int) *metal3v1.BareMetalHost {
 	w.Helper()
 	return w.host(fmt.Sprintf("node-%05d", i))
 }
 
 // available lets machine 1 report to an operator that manages hosts, and waits until its host is available.
-func (w *world) available(change ...func(*setup)) (uuid string, h *metal3v1.BareMetalHost, stop func()) {
+func (w *testEnv) available(change ...func(*setup)) (uuid string, h *metal3v1.BareMetalHost, stop func()) {
 	w.Helper()
 	uuid = w.enrol(1)
 	stop = w.operate(append(change, managing)...)
@@ -120,10 +133,10 @@ func (w *world) available(change ...func(*setup)) (uuid string, h *metal3v1.Bare
 
 // crashes runs an operator that crashes at its n-th act. What it returns waits for something, and lets another process continue after the crash, once
 // between has been called.
-func (w *world) crashes(n int, between func(), mode ...func(*setup)) (f *faultinject.Crash, until func(what string, done func() bool)) {
+func (w *testEnv) crashes(n int, between func(), mode ...func(*setup)) (f *faultinject.Injector, until func(what string, done func() bool)) {
 	w.Helper()
 	f = faultinject.At(n, n%2 == 0)
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return f.Transport(next, faultinject.IsWrite) })
 	stop := w.operate(append(mode, func(o *setup) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
 	})...)
@@ -146,6 +159,6 @@ func (w *world) crashes(n int, between func(), mode ...func(*setup)) (f *faultin
 }
 
 // sees reads a host, and reports whether it is in a state.
-func (w *world) sees(h *metal3v1.BareMetalHost, s metal3v1.ProvisioningState) bool {
+func (w *testEnv) sees(h *metal3v1.BareMetalHost, s metal3v1.ProvisioningState) bool {
 	return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Status.Provisioning.State == s
 }

@@ -25,7 +25,7 @@ import (
 
 // bench is a host that a user registered by hand in a real Ironic, whose machine has not reported. The test is the ramdisk that it boots.
 type bench struct {
-	*world
+	*testEnv
 	ironic *ironictest.Ironic
 	direct *ironic.Client
 	bmc    *redfishmock.BMC
@@ -35,8 +35,8 @@ type bench struct {
 
 func newBench(t *testing.T, name string) *bench {
 	t.Helper()
-	w := newWorld(t)
-	b := &bench{world: w, ironic: ironictest.Start(t, name, "IRONIC_DRIVERS=fake-hardware,ipmi,redfish"), bmc: redfishmock.Start(t, "admin", "right")}
+	w := newTestEnv(t)
+	b := &bench{testEnv: w, ironic: ironictest.Start(t, name, "IRONIC_DRIVERS=fake-hardware,ipmi,redfish"), bmc: redfishmock.Start(t, "admin", "right")}
 	var err error
 	b.direct, err = ironic.New(b.ironic.Config(), nil)
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAHostIsInspectedAgainOnRequest(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid, h, _ := w.available()
 	t.Run("without credentials it is not, and says so", func(t *testing.T) {
 		w.patch(h, again)
@@ -57,7 +57,7 @@ func TestADeathAtEveryActOfAnInspection(t *testing.T) {
 }
 
 func inspectAndDie(t *testing.T, n int) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	stop := w.operate(managing)
 	w.discover("all")

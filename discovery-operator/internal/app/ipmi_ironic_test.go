@@ -21,7 +21,7 @@ func TestMachinesBehindIPMI(t *testing.T) {
 	machinetest.NeedCores(t, "MUSTER_IPMI_TESTS")
 	const count = 3
 	i := ironictest.Start(t, "ipmi", "IRONIC_DRIVERS=fake-hardware,ipmi")
-	w := newWorld(t)
+	w := newTestEnv(t)
 	direct, err := ironic.New(i.Config(), nil)
 	require.NoError(t, err)
 	var machines [count]*ironictest.Machine

@@ -41,7 +41,7 @@ func asking(i *ironictest.Ironic) func(*setup) {
 
 // TestARealIronic takes machines in that report through the ramdisk's own API, and follows what becomes of them.
 func TestARealIronic(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	i := ironictest.Start(t, "journey")
 	direct, err := ironic.New(i.Config(), nil)
 	require.NoError(t, err)
@@ -69,6 +69,17 @@ func TestARealIronic(t *testing.T) {
 		h := w.host("02-fc-00-00-00-01")
 		assert.Equal(t, string(metal3v1.DetailBootMAC), h.Annotations[metal3v1.NameDetailAnnotation], "its host name stands for nothing")
 	})
+	t.Run("rack and port, which the switch says by LLDP, name a host", func(t *testing.T) {
+		w.patch(d, `{"spec":{"resourceNameTemplate":{"expression":"${hardware.nics[0].lldp.switchSystemName.split('-')[0]}-${hardware.nics[0].lldp.portID}"}}}`)
+		seen := func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.ObservedGeneration == d.Generation }
+		w.status(d, "the change is seen", seen)
+		i.Enrol(t, 1, 41)
+		h := w.host("rack0002-ethernet1-1")
+		assert.Equal(t, "52:54:00:00:00:29", h.Spec.BootMACAddress)
+		assert.Equal(t, "rack0002-leaf", h.Status.HardwareDetails.NIC[0].LLDP.SwitchSystemName)
+		w.patch(d, `{"spec":{"resourceNameTemplate":{"expression":null}}}`)
+		w.status(d, "the change is seen", seen)
+	})
 	t.Run("credentials switch the driver, and the host is released", func(t *testing.T) {
 		h := w.host("node-00001")
 		w.credentials(h, "ipmi://192.0.2.1", true)
@@ -94,9 +105,11 @@ func TestARealIronic(t *testing.T) {
 	t.Run("while Ironic is down a condition says so, and afterwards all goes on", func(t *testing.T) {
 		i.Down(t, false)
 		w.status(d, "the endpoint is not reachable", ready(metal3v1.ReasonEndpointUnreachable))
-		hosts := len(w.hosts())
+		hosts, waits := len(w.hosts()), w.host("02-fc-00-00-00-01")
+		w.handedOver(waits, metal3v1.ReasonEndpointUnreachable)
 		i.Up(t)
 		w.status(d, "the endpoint is back", ready(metal3v1.ReasonDiscovering))
+		w.handedOver(waits, metal3v1.ReasonWaitingForCredentials)
 		assert.Len(t, w.hosts(), hosts)
 		i.Enrol(t, 1, 20)
 		w.host("node-00020")
@@ -114,7 +127,7 @@ func TestARealIronic(t *testing.T) {
 
 // TestARealIronicWithAuthentication follows a wrong password and its correction, beside resources that have other credentials.
 func TestARealIronicWithAuthentication(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	i := ironictest.Start(t, "auth")
 	i.Enrol(t, 2, 1)
 	i.Down(t, false)

@@ -15,7 +15,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-func (w *world) machines(reason string) map[string]metal3v1.DiscoveredMachine {
+func (w *testEnv) machines(reason string) map[string]metal3v1.DiscoveredMachine {
 	var list metal3v1.DiscoveredMachineList
 	assert.NoError(w, w.List(w.Context(), &list, client.InNamespace(w.ns), client.MatchingLabels{metal3v1.ReasonLabel: reason}))
 	out := map[string]metal3v1.DiscoveredMachine{}
@@ -27,7 +27,7 @@ func (w *world) machines(reason string) map[string]metal3v1.DiscoveredMachine {
 
 // TestEveryMachineThatIsNoHostIsListed has more machines of one serial number than a status explains.
 func TestEveryMachineThatIsNoHostIsListed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const twins = 40
 	twin := func(m map[string]any) { m["system_vendor"] = map[string]any{"serial_number": "TWIN-1"} }
 	var last string
@@ -73,7 +73,7 @@ func TestEveryMachineThatIsNoHostIsListed(t *testing.T) {
 
 // TestADryRunListsEveryHostThatWouldBeMade shows the names.
 func TestADryRunListsEveryHostThatWouldBeMade(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	w.discover("dry", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Mode = metal3v1.ModeDryRun })

@@ -20,7 +20,7 @@ import (
 // TestALifeInARealIronic takes an unknown machine in, and manages it through a management controller that checks its credentials.
 func TestALifeInARealIronic(t *testing.T) {
 	i := ironictest.Start(t, "life", "IRONIC_DRIVERS=fake-hardware,ipmi,redfish")
-	w := newWorld(t)
+	w := newTestEnv(t)
 	direct, err := ironic.New(i.Config(), nil)
 	require.NoError(t, err)
 	bmc := redfishmock.Start(t, "admin", "right")
@@ -102,7 +102,7 @@ func TestALifeInARealIronic(t *testing.T) {
 // has set, the management controller is really asked.
 func TestAHandOverInARealIronic(t *testing.T) {
 	i := ironictest.Start(t, "handover", "IRONIC_DRIVERS=fake-hardware,ipmi,redfish")
-	w := newWorld(t)
+	w := newTestEnv(t)
 	direct, err := ironic.New(i.Config(), nil)
 	require.NoError(t, err)
 	bmc := redfishmock.Start(t, "admin", "right")

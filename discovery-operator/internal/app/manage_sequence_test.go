@@ -31,8 +31,8 @@ func TestHostsComeToRestWhateverHappens(t *testing.T) {
 const players = 3
 
 func play(t *testing.T, random *rand.Rand) {
-	w := newWorld(t)
-	g := &game{world: w, random: random}
+	w := newTestEnv(t)
+	g := &game{testEnv: w, random: random}
 	w.discover("all")
 	for i := range players {
 		w.secret(g.host(i), "right")
@@ -74,9 +74,9 @@ func play(t *testing.T, random *rand.Rand) {
 	})
 }
 
-// game is a world in which things happen.
+// game is an environment in which things happen.
 type game struct {
-	*world
+	*testEnv
 	random *rand.Rand
 	stop   func()
 }

@@ -14,16 +14,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
 func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid, h, _ := w.available()
 	assert.False(t, h.HasPowerControl())
 	assert.Equal(t, metal3v1.OperationalStatusDiscovered, h.Status.OperationalStatus)
@@ -41,7 +41,7 @@ func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T)
 		assert.Empty(t, w.rack.Power(uuid), "its power was not asked for")
 		assert.Empty(t, h.Status.ErrorMessage)
 		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
-		w.told(h, metal3v1.ReasonRebootNotPossible, "is not done")
+		w.hasEvent(h, metal3v1.ReasonRebootNotPossible, "is not done")
 	})
 	t.Run("it can be externally provisioned, and be given back", func(t *testing.T) {
 		w.patch(h, `{"spec":{"externallyProvisioned":true}}`)
@@ -68,7 +68,7 @@ func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T)
 }
 
 func TestAManagedHostWaitsForApproval(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate(managing)
 	w.discover("reviewed", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Approval = metal3v1.ApprovalManual })
@@ -85,7 +85,7 @@ func TestAManagedHostWaitsForApproval(t *testing.T) {
 }
 
 func TestCredentialsUpdateTheNodeAndAreVerified(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid, h, _ := w.available()
 
 	t.Run("a missing Secret is named", func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestCredentialsUpdateTheNodeAndAreVerified(t *testing.T) {
 }
 
 func TestEveryStateOfALifeIsReachedByAName(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for i, name := range []string{"refuses", "silent", "powerless", "stuck", "busy"} {
 		w.enrol(i+1, hostname("m-"+name))
 	}
@@ -183,7 +183,7 @@ func TestEveryStateOfALifeIsReachedByAName(t *testing.T) {
 }
 
 func TestAHostByHandTakesADiscoveredNodeOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate(managing)
 	mine := w.register("mine", 1)
@@ -215,7 +215,7 @@ func TestAHostByHandTakesADiscoveredNodeOver(t *testing.T) {
 }
 
 func TestAHostByHandGetsANodeOfItsOwn(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operate(managing)
 	h := w.register("by-hand", 1)
 	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonWaitingForMachine)
@@ -238,7 +238,7 @@ func TestAHostByHandGetsANodeOfItsOwn(t *testing.T) {
 }
 
 func TestDeletionWorksInImporting(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1, hostname("m-"+demo.MarkNoInventory))
 	w.operate(managing)
 	h := w.register("importing", 1)
@@ -252,7 +252,7 @@ func TestDeletionWorksInImporting(t *testing.T) {
 }
 
 func TestAMachineWithoutInspectionDataIsInspectedOnceItHasCredentials(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1, hostname("m-"+demo.MarkNoInventory))
 	w.enrol(2, hostname("m-"+demo.MarkNoInventory+"-"+demo.MarkUninspectable))
 	w.operate(managing)
@@ -277,7 +277,7 @@ func TestAMachineWithoutInspectionDataIsInspectedOnceItHasCredentials(t *testing
 }
 
 func TestAUserGivesTheHardwareOfAHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operate(managing)
 	register := func(name string, machine int, hardware string, mode metal3v1.InspectionMode) *metal3v1.BareMetalHost {
 		return w.register(name, machine, func(h *metal3v1.BareMetalHost) {
@@ -304,7 +304,7 @@ func TestAUserGivesTheHardwareOfAHost(t *testing.T) {
 		"inspected": {`{"ramMebibytes":1}`, metal3v1.InspectionAgent, "spec.inspectionMode"},
 	} {
 		h := register(name, 2, c.hardware, c.mode)
-		w.told(h, "InvalidAnnotationValue", c.note)
+		w.hasEvent(h, "InvalidAnnotationValue", c.note)
 		assert.Nil(t, h.Status.HardwareDetails)
 		require.NoError(t, w.Delete(t.Context(), h))
 		w.gone(h)
@@ -312,7 +312,7 @@ func TestAUserGivesTheHardwareOfAHost(t *testing.T) {
 }
 
 func TestAMachineThatComesBackKeepsItsManagedHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	old := w.enrol(1)
 	w.operate(managing)
 	w.discover("all")
@@ -331,7 +331,7 @@ func TestAMachineThatComesBackKeepsItsManagedHost(t *testing.T) {
 }
 
 func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	down := faultinject.Never()
 	w.operate(managing, func(o *setup) {
@@ -352,7 +352,7 @@ func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 // unanswered is an Ironic that does not answer any more once it is killed.
 type unanswered struct {
 	baremetalhost.Manager
-	*faultinject.Crash
+	*faultinject.Injector
 }
 
 func (u unanswered) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
@@ -363,7 +363,7 @@ func (u unanswered) Managed(ctx context.Context, uuid string) (hoststate.Node, e
 }
 
 func TestANodeOfAManagedHostCanBeKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate(managing)
 	d := w.discover("all")
@@ -378,7 +378,7 @@ func TestANodeOfAManagedHostCanBeKept(t *testing.T) {
 }
 
 func TestAPausedHostIsNotTouched(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate(managing)
 	h := w.register("paused", 1, func(h *metal3v1.BareMetalHost) {
@@ -392,7 +392,7 @@ func TestAPausedHostIsNotTouched(t *testing.T) {
 
 // TestBesideAnotherOperatorNoStateIsNew follows a host from discovery to hand-over while this operator does not manage hosts.
 func TestBesideAnotherOperatorNoStateIsNew(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.operate()
 	w.discover("all")
@@ -409,7 +409,7 @@ func TestBesideAnotherOperatorNoStateIsNew(t *testing.T) {
 
 // TestAnotherOperatorTakesOver stops the operator that manages hosts and starts one that does not: no state that only the first knows stays.
 func TestAnotherOperatorTakesOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.enrol(2, hostname("m-"+demo.MarkNoInventory))
 	w.enrol(3)
@@ -438,7 +438,7 @@ func TestAnotherOperatorTakesOver(t *testing.T) {
 }
 
 func TestTwoReplicasManageAHostOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const machines = 12
 	for i := 1; i <= machines; i++ {
 		w.enrol(i)

@@ -12,15 +12,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/apis/operator"
 )
 
 func TestMetricsAnswerBadTokensWith401(t *testing.T) {
 	config := controlplanetest.Start(t)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
-	filter, err := metricsOptions(Options{}).FilterProvider(config, client)
+	filter, err := operator.MetricsServer("", filters.WithAuthenticationAndAuthorization).FilterProvider(config, client)
 	require.NoError(t, err)
 	handler, err := filter(logr.Discard(), http.NotFoundHandler())
 	require.NoError(t, err)

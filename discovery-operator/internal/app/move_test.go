@@ -16,7 +16,7 @@ import (
 
 // TestAStatusMovesWithItsHost pauses a host as tools do that move objects between clusters, removes it, and makes it anew as they do: without status.
 func TestAStatusMovesWithItsHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	stop := w.operate(managing)
 	d := w.discover("all")
@@ -50,7 +50,7 @@ func TestAStatusMovesWithItsHost(t *testing.T) {
 		odd := w.register("odd", 2, func(h *metal3v1.BareMetalHost) {
 			h.Annotations = map[string]string{metal3v1.StatusAnnotation: `{"operationalStatus":"OK","colour":"red"}`}
 		})
-		w.told(odd, "InvalidAnnotationValue", "colour")
+		w.hasEvent(odd, "InvalidAnnotationValue", "colour")
 		w.is(odd, "the host begins its life", func() bool { return odd.HasStatus() })
 		assert.NotEmpty(t, odd.Annotations[metal3v1.StatusAnnotation])
 	})

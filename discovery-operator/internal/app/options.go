@@ -5,6 +5,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,9 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap/zapcore"
-
-	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/apis/webhookcert"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
@@ -28,17 +27,8 @@ const (
 
 // Options are the settings of the operator.
 type Options struct {
-	// Kubeconfig is the path of a kubeconfig; empty means the cluster that the operator runs in.
-	Kubeconfig string
-	// LeaderElect lets several replicas run, one of them acting.
-	LeaderElect bool
-	// MetricsBindAddress serves metrics with authentication over TLS; "0" serves none.
-	MetricsBindAddress string
-	// HealthProbeBindAddress serves /healthz and /readyz; "0" serves none.
-	HealthProbeBindAddress string
-	// LogLevel is debug, info or error.
-	LogLevel string
-	// Namespace holds the leader's Lease and the reservations of boot MACs.
+	operator.Settings
+	// Namespace holds the reservations of boot MACs, and the leader's Lease where --leader-election-namespace names no other.
 	Namespace string
 	// Provisioner is demo or ironic.
 	Provisioner string
@@ -57,21 +47,22 @@ type Options struct {
 	DemoMachines int
 	DemoInterval time.Duration
 
-	level zapcore.Level
-	env   func(string) string
+	env func(string) string
 }
 
 // Parse reads the settings from the command line.
 func Parse(args []string, getenv func(string) string) (Options, error) {
 	o := Options{env: getenv}
-	fs := flag.NewFlagSet("discovery-operator", flag.ContinueOnError)
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", getenv("KUBECONFIG"), "path of a kubeconfig; empty: the cluster that the operator runs in")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "enable leader election: one of several replicas reconciles")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of the metrics, authenticated and over TLS; 0: none")
-	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of the probes; 0: none")
-	fs.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
-	fs.StringVar(&o.Namespace, "namespace", first(getenv("POD_NAMESPACE"), "muster-discovery-operator"),
-		"namespace of the leader's Lease and of the reservations of boot MACs")
+	if err := operator.ParseFlags(name, args, o.Bind, o.bind, tracing.Usage); err != nil {
+		return o, err
+	}
+	o.LeaderElectionNamespace = cmp.Or(o.LeaderElectionNamespace, o.Namespace)
+	return o, o.Validate()
+}
+
+func (o *Options) bind(fs *flag.FlagSet) {
+	fs.StringVar(&o.Namespace, "namespace", cmp.Or(o.env("POD_NAMESPACE"), "muster-discovery-operator"),
+		"namespace of the reservations of boot MACs, and of the lease if --leader-election-namespace is empty")
 	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerIronic,
 		"where machines come from when a resource names no Ironic: ironic (IRONIC_ENDPOINT and the like), or demo (a rack in memory, with machines that do not exist)")
 	fs.Func("ironic-namespaces", "namespaces, separated by commas, or *, whose BareMetalHostDiscoveries share Ironics and may use the operator's own;\n"+
@@ -89,23 +80,11 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	fs.StringVar(&o.WebhookURL, "webhook-url", "", "where the API server reaches the admission check, such as https://127.0.0.1:9443; without it, at the Service")
 	fs.IntVar(&o.DemoMachines, "demo-machines", 8, "how many machines the demo's rack powers up")
 	fs.DurationVar(&o.DemoInterval, "demo-interval", 3*time.Second, "time between two machines of the demo's rack")
-	buildinfo.Flag(fs)
-	tracing.Usage(fs)
-	if err := fs.Parse(args); err != nil {
-		return o, fmt.Errorf("reading the command line: %w", err)
-	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: all settings are flags", fs.Arg(0))
-	}
-	return o, o.Validate()
 }
 
-// Validate completes the settings and says what is wrong with them.
+// Validate says everything that is wrong with the settings.
 func (o *Options) Validate() error {
-	var errs []error
-	if err := o.level.UnmarshalText([]byte(o.LogLevel)); err != nil {
-		errs = append(errs, fmt.Errorf("--log-level %q: use debug, info or error", o.LogLevel))
-	}
+	errs := []error{o.Settings.Validate()}
 	if o.Provisioner != ProvisionerDemo && o.Provisioner != ProvisionerIronic {
 		errs = append(errs, fmt.Errorf("--provisioner %q: use demo or ironic", o.Provisioner))
 	}
@@ -127,11 +106,4 @@ func (o *Options) Validate() error {
 // webhook splits the address of the admission check. The port is 0 when there is none.
 func (o *Options) webhook() (host string, port int, err error) {
 	return webhookcert.SplitAddress(o.WebhookBindAddress)
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

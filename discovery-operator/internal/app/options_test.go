@@ -24,11 +24,12 @@ func TestOptions(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "here", o.Namespace)
+	assert.Equal(t, "here", o.LeaderElectionNamespace, "the lease is beside the reservations unless a flag says otherwise")
 	assert.Equal(t, []string{"racks", "lab"}, o.IronicNamespaces)
 	for flag, text := range map[string]string{
-		"--log-level=loud": "use debug, info or error", "--provisioner=magic": "use demo or ironic", "--namespace=": "name the namespace",
+		"--log-level=loud": "write debug, info or error", "--provisioner=magic": "use demo or ironic", "--namespace=": "name the namespace",
 		"--demo-interval=0s": "positive", "--webhook-bind-address=9443": "such as :9443", "--webhook-url=http://here/x": "without path",
-		"--unknown": "command line",
+		"--unknown": "not defined: -unknown",
 	} {
 		_, err := Parse([]string{flag}, none)
 		require.ErrorContains(t, err, text, flag)

@@ -22,7 +22,7 @@ import (
 var modes = map[string]func(*setup){"beside another operator": func(*setup) {}, "managing": managing}
 
 // stranger makes a host in another namespace that looks like one that discovery made for a node.
-func (w *world) stranger(name, mac, node string) *metal3v1.BareMetalHost {
+func (w *testEnv) stranger(name, mac, node string) *metal3v1.BareMetalHost {
 	w.Helper()
 	h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.system, Name: name, Finalizers: []string{metal3v1.DiscoveryFinalizer},
@@ -35,7 +35,7 @@ func (w *world) stranger(name, mac, node string) *metal3v1.BareMetalHost {
 }
 
 // statusOf writes the status that discovery would write.
-func (w *world) statusOf(h *metal3v1.BareMetalHost, node string) {
+func (w *testEnv) statusOf(h *metal3v1.BareMetalHost, node string) {
 	w.Helper()
 	h.Status.OperationalStatus = metal3v1.OperationalStatusDiscovered
 	h.Status.Provisioning.State, h.Status.Provisioning.ID = metal3v1.StateUnmanaged, node
@@ -44,9 +44,9 @@ func (w *world) statusOf(h *metal3v1.BareMetalHost, node string) {
 }
 
 // kept waits for the event that says that the node of a deleted host stays.
-func (w *world) kept(h *metal3v1.BareMetalHost, note string) {
+func (w *testEnv) kept(h *metal3v1.BareMetalHost, note string) {
 	w.Helper()
-	w.told(h, metal3v1.EventNodeKept, note)
+	w.hasEvent(h, metal3v1.EventNodeKept, note)
 }
 
 // TestAHostThatNamesAnothersNodeDoesNotGetIt lets a user who may only write hosts in one namespace try to have the node of a
@@ -55,7 +55,7 @@ func TestAHostThatNamesAnothersNodeDoesNotGetIt(t *testing.T) {
 	t.Parallel()
 	for mode, how := range modes {
 		t.Run(mode, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			uuid := w.enrol(1)
 			w.operate(how, func(o *setup) { o.only = []string{w.ns, w.system} })
 			w.discover("all")
@@ -115,7 +115,7 @@ func TestAHostThatNamesAnothersNodeDoesNotGetIt(t *testing.T) {
 }
 
 // nodeOf checks that a node is as it was discovered, and still its host's.
-func (w *world) nodeOf(h *metal3v1.BareMetalHost, uuid string) {
+func (w *testEnv) nodeOf(h *metal3v1.BareMetalHost, uuid string) {
 	w.Helper()
 	n, err := w.node(uuid)
 	require.NoError(w, err, "the node is there")
@@ -129,7 +129,7 @@ func (w *world) nodeOf(h *metal3v1.BareMetalHost, uuid string) {
 
 // TestAReservedMACIsNotGivenANodeForAnotherHost is about a machine whose node is away for a while, and a user who registers its MAC then.
 func TestAReservedMACIsNotGivenANodeForAnotherHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate(managing, func(o *setup) { o.only = []string{w.ns, w.system} })
 	w.discover("all")
@@ -160,7 +160,7 @@ func TestAReservationOfAnEarlierVersionIsCompleted(t *testing.T) {
 	t.Parallel()
 	for mode, how := range modes {
 		t.Run(mode, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			one, two := w.enrol(1), w.enrol(2)
 			w.operate(how)
 			w.discover("all")
@@ -188,7 +188,7 @@ func TestAReservationOfAnEarlierVersionIsCompleted(t *testing.T) {
 
 // TestAHostWithoutReservationLosesNothingAndSaysSo is about an administrator who deletes the reservation of a host that is there.
 func TestAHostWithoutReservationLosesNothingAndSaysSo(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	d := w.discover("all")

@@ -27,7 +27,7 @@ import (
 
 // TestTheAPIServerRefusesWhatCannotWork creates resources that the schema refuses, each with a sentence that says what to write.
 func TestTheAPIServerRefusesWhatCannotWork(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for name, c := range map[string]struct {
 		change func(*metal3v1.BareMetalHostDiscoverySpec)
 		text   string
@@ -73,7 +73,7 @@ func TestTheAPIServerRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestANameThatCannotBeALabelIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	d := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: strings.Repeat("n", 64)}}
 	d.Spec.ResourceNameTemplate.HardwareDetails = metal3v1.DetailHostname
 	err := w.Create(t.Context(), d)
@@ -84,7 +84,7 @@ func TestANameThatCannotBeALabelIsRefused(t *testing.T) {
 }
 
 // installs puts a policy of the deployment in force, in the namespace of this test alone: a policy stays in force for a moment after it was deleted.
-func (w *world) installs(name string) {
+func (w *testEnv) installs(name string) {
 	w.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "discovery-operator", "admission.yaml"))
 	require.NoError(w, err)
@@ -116,7 +116,7 @@ func (w *world) installs(name string) {
 
 // TestIllegalKeysOfATemplateAreRefused installs the policy of the deployment. An update that changes no template passes.
 func TestIllegalKeysOfATemplateAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	before := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "before"}}
 	before.Spec.ResourceNameTemplate.HardwareDetails = metal3v1.DetailHostname
 	before.Spec.HostTemplate.Labels = map[string]metal3v1.TemplateValue{"not a key": "v"}
@@ -139,7 +139,7 @@ func TestIllegalKeysOfATemplateAreRefused(t *testing.T) {
 }
 
 func TestATemplateWithAnIllegalKeyIsStalled(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operate()
 	d := w.discover("keys", func(d *metal3v1.BareMetalHostDiscovery) {
 		d.Spec.HostTemplate.Labels = map[string]metal3v1.TemplateValue{"not a key": "v"}
@@ -151,7 +151,7 @@ func TestATemplateWithAnIllegalKeyIsStalled(t *testing.T) {
 }
 
 func TestASelectorThatFailsNamesTheFirstMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.enrol(2)
 	w.operate()
@@ -164,7 +164,7 @@ func TestASelectorThatFailsNamesTheFirstMachine(t *testing.T) {
 
 // TestAnImageThatCannotBeDeployedIsRefused compares the policy with the rule of the operator, which is for images that were written without the policy.
 func TestAnImageThatCannotBeDeployedIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	before := w.register("before", 1, func(h *metal3v1.BareMetalHost) { h.Spec.Image = &metal3v1.Image{URL: "no URL"} })
 	w.installs("baremetalhost-image.muster.io")
 	const (

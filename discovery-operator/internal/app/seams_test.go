@@ -23,7 +23,7 @@ import (
 )
 
 func TestAHostThatLostItsLabelCanBeDeleted(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	uuid := w.enrol(1)
 	w.operate()
 	w.discover("all")
@@ -36,7 +36,7 @@ func TestAHostThatLostItsLabelCanBeDeleted(t *testing.T) {
 }
 
 func TestAnEmptyIronicCostsNoWrites(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.operate()
 	d := w.discover("all", func(d *metal3v1.BareMetalHostDiscovery) {
 		d.Spec.ResyncInterval = &metav1.Duration{Duration: time.Hour}
@@ -51,7 +51,7 @@ func TestAnEmptyIronicCostsNoWrites(t *testing.T) {
 
 // TestALargeReportBecomesAHost has a machine with 64 interfaces of 64 VLANs each and 128 disks, whose hardware no object can hold.
 func TestALargeReportBecomesAHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1, func(m map[string]any) {
 		long := func(i int) string { return fmt.Sprintf("%0200d", i) }
 		nics := []any{m["interfaces"].([]any)[0]}
@@ -73,7 +73,7 @@ func TestALargeReportBecomesAHost(t *testing.T) {
 	w.discover("all")
 	h := w.host("node-00001")
 	assert.NotEmpty(t, h.Annotations[metal3v1.CutAnnotation])
-	w.told(h, metal3v1.EventHardwareCut, "Left out")
+	w.hasEvent(h, metal3v1.EventHardwareCut, "Left out")
 	assert.NotEmpty(t, h.Status.HardwareDetails.NIC)
 }
 
@@ -101,7 +101,7 @@ func (g shutter) Node(ctx context.Context, uuid string) (inventory.Node, error) 
 
 // TestAHostSaysThatIronicIsAwayAndGoesOnAfterwards gives a host its credentials while Ironic is away, and deletes another one.
 func TestAHostSaysThatIronicIsAwayAndGoesOnAfterwards(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.enrol(1)
 	w.enrol(2)
 	var shut atomic.Bool

@@ -23,7 +23,7 @@ import (
 )
 
 // silent is an endpoint that accepts connections and never answers.
-func silent(t *testing.T) string {
+func silent(t testing.TB) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func silent(t *testing.T) string {
 }
 
 // held makes a host that discovery made of a machine of an Ironic, before the operator starts.
-func (w *world) held(i int, ref *metal3v1.IronicReference) *metal3v1.BareMetalHost {
+func (w *testEnv) held(i int, ref *metal3v1.IronicReference) *metal3v1.BareMetalHost {
 	w.Helper()
 	endpoint, err := json.Marshal(ref)
 	require.NoError(w, err)
@@ -69,26 +69,38 @@ func (w *world) held(i int, ref *metal3v1.IronicReference) *metal3v1.BareMetalHo
 	return h
 }
 
-// TestAnIronicThatNeverAnswersStopsNoOther has two Ironics, of which one accepts connections and never answers, and no request to it ends while the
-// test runs. Machines of the other become hosts, are handed over and deleted, after a start and when another process takes over.
-func TestAnIronicThatNeverAnswersStopsNoOther(t *testing.T) {
-	w := newWorld(t)
-	i := ironictest.Start(t, "beside-a-silent-one")
-	i.Enrol(t, 2, 1)
-	never := &metal3v1.IronicReference{Endpoint: silent(t)}
+// silentHosts is how many hosts have their nodes in an Ironic that never answers: more than the operator works on at the same time, which are 64.
+const silentHosts = 72
+
+// besideASilentOne has two Ironics, of which one accepts connections and never answers, and no request to it ends while the test runs. It returns the hosts of
+// that one, the second half of which is being deleted.
+func besideASilentOne(w *testEnv, i *ironictest.Ironic) (stuck []*metal3v1.BareMetalHost, discover func() *metal3v1.BareMetalHostDiscovery) {
+	w.Helper()
+	never := &metal3v1.IronicReference{Endpoint: silent(w)}
 	answers := &metal3v1.IronicReference{Endpoint: i.Endpoint, InspectorEndpoint: i.Inspector}
-	const hosts = 2 * 8
-	var stuck []*metal3v1.BareMetalHost
-	for n := range hosts {
+	for n := range silentHosts {
 		stuck = append(stuck, w.held(n, never))
 	}
-	for _, h := range stuck[hosts/2:] {
-		require.NoError(t, w.Delete(t.Context(), h))
+	for _, h := range stuck[silentHosts/2:] {
+		require.NoError(w, w.Delete(w.Context(), h))
 	}
-	patient := func(o *setup) { o.ironicTimeout = time.Hour }
-	stop := w.operate(patient)
-	w.discover("silent", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = never })
-	d := w.discover("answers", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = answers })
+	return stuck, func() *metal3v1.BareMetalHostDiscovery {
+		w.discover("silent", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = never })
+		return w.discover("answers", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = answers })
+	}
+}
+
+// forever makes requests to Ironic end when Ironic answers, and not before.
+func forever(o *setup) { o.ironicTimeout = time.Hour }
+
+// TestAnIronicThatNeverAnswersStopsNoOther hands machines of the other Ironic over, and deletes them, after a start and when another process takes over.
+func TestAnIronicThatNeverAnswersStopsNoOther(t *testing.T) {
+	w := newTestEnv(t)
+	i := ironictest.Start(t, "beside-a-silent-one")
+	i.Enrol(t, 2, 1)
+	stuck, discover := besideASilentOne(w, i)
+	stop := w.operate(forever)
+	d := discover()
 	direct, err := ironic.New(i.Config(), nil)
 	require.NoError(t, err)
 
@@ -105,23 +117,62 @@ func TestAnIronicThatNeverAnswersStopsNoOther(t *testing.T) {
 		require.Error(t, err)
 	})
 	t.Run("the hosts of the silent one say what they wait for, and how to end a deletion", func(t *testing.T) {
+		last := stuck[silentHosts-1]
 		w.handedOver(stuck[0], metal3v1.ReasonEndpointTimedOut)
-		w.handedOver(stuck[hosts-1], metal3v1.ReasonEndpointTimedOut)
-		c := meta.FindStatusCondition(stuck[hosts-1].Status.Conditions, metal3v1.ConditionHandedOver)
+		w.handedOver(last, metal3v1.ReasonEndpointTimedOut)
+		c := meta.FindStatusCondition(last.Status.Conditions, metal3v1.ConditionHandedOver)
 		assert.Contains(t, c.Message, metal3v1.KeepNodeAnnotation)
 		c = meta.FindStatusCondition(stuck[0].Status.Conditions, metal3v1.ConditionHandedOver)
 		assert.NotContains(t, strings.ToLower(c.Message), "set spec.bmc")
-		w.patch(stuck[hosts-1], `{"metadata":{"annotations":{"`+metal3v1.KeepNodeAnnotation+`":"true"}}}`)
-		w.gone(stuck[hosts-1])
+		w.patch(last, `{"metadata":{"annotations":{"`+metal3v1.KeepNodeAnnotation+`":"true"}}}`)
+		w.gone(last)
 	})
 	t.Run("another process takes over", func(t *testing.T) {
 		stop()
 		i.Enrol(t, 1, 3)
-		w.operate(patient)
+		w.operate(forever)
 		h := w.host("node-00003")
 		w.credentials(h, "ipmi://192.0.2.3", true)
 		w.released(h)
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(d), d))
 		assert.True(t, ready(metal3v1.ReasonDiscovering)(&d.Status))
+	})
+}
+
+// TestAnIronicThatNeverAnswersStopsNoOtherWhoseHostsAreManaged is the same for an operator that manages hosts.
+func TestAnIronicThatNeverAnswersStopsNoOtherWhoseHostsAreManaged(t *testing.T) {
+	w := newTestEnv(t)
+	i := ironictest.Start(t, "managed-beside-a-silent-one")
+	i.Enrol(t, 2, 1)
+	stuck, discover := besideASilentOne(w, i)
+	stop := w.operate(forever, managing)
+	discover()
+	direct, err := ironic.New(i.Config(), nil)
+	require.NoError(t, err)
+
+	t.Run("a machine becomes available", func(t *testing.T) {
+		w.reaches(w.host("node-00001"), metal3v1.StateAvailable)
+	})
+	t.Run("a host is deleted with its node", func(t *testing.T) {
+		h := w.host("node-00002")
+		w.reaches(h, metal3v1.StateAvailable)
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.gone(h)
+		_, err := direct.Node(t.Context(), h.Status.Provisioning.ID)
+		require.Error(t, err)
+	})
+	t.Run("the hosts of the silent one say what they wait for, and their deletion can be ended", func(t *testing.T) {
+		last := stuck[silentHosts-1]
+		w.says(stuck[0], metal3v1.ConditionReady, metal3v1.ReasonEndpointTimedOut)
+		assert.Empty(t, stuck[0].Status.ErrorMessage, "the host is not to blame")
+		w.says(last, metal3v1.ConditionReady, metal3v1.ReasonEndpointTimedOut)
+		w.patch(last, `{"metadata":{"annotations":{"`+metal3v1.KeepNodeAnnotation+`":"true"}}}`)
+		w.gone(last)
+	})
+	t.Run("another process takes over", func(t *testing.T) {
+		stop()
+		i.Enrol(t, 1, 3)
+		w.operate(forever, managing)
+		w.reaches(w.host("node-00003"), metal3v1.StateAvailable)
 	})
 }

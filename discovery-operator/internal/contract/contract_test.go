@@ -155,10 +155,12 @@ func checkReport(t *testing.T, r rig, uuid string, i int) {
 	assert.Equal(t, 16, hw.CPU.Count)
 	assert.InDelta(t, 2000, hw.CPU.ClockMegahertz, 0)
 	require.Len(t, hw.NIC, 2)
+	chassis, name, port := demo.Switch(i)
 	assert.Equal(t, metal3v1.NIC{
 		Name: "eno1", Model: "0x15b3 0x1017", MAC: demo.MAC(i, 0), PCIAddress: "0000:3b:00.0", IP: "10.0.0." + strconv.Itoa(i),
-		SpeedGbps: 25, PXE: hw.NIC[0].PXE,
+		SpeedGbps: 25, PXE: hw.NIC[0].PXE, LLDP: &metal3v1.LLDP{SwitchID: chassis, PortID: port, SwitchSystemName: name}, VLANID: 101,
 	}, hw.NIC[0])
+	assert.Nil(t, hw.NIC[1].LLDP, "no switch is at the other end")
 	require.Len(t, hw.Storage, 2)
 	assert.Equal(t, metal3v1.DiskNVME, hw.Storage[0].Type)
 	assert.Equal(t, "/dev/disk/by-path/pci-0000:31:00.0-nvme-1", hw.Storage[0].Name)

@@ -16,7 +16,7 @@ const WrongChecksum = "000000000000000000000000000000000000000000000000000000000
 
 // deployment is what a rack knows of what is deployed on a machine.
 type deployment struct {
-	told            map[string]any
+	deployInfo      map[string]any
 	deploy, powerBy string
 	clean           *bool
 	maintenance     bool
@@ -30,16 +30,16 @@ func (n *node) settleDeployment() {
 	switch n.State {
 	case hoststate.Deploying:
 		n.State, n.target, n.LastError = hoststate.Active, "", ""
-		if n.told["image_os_hash_value"] == WrongChecksum {
+		if n.deployInfo["image_os_hash_value"] == WrongChecksum {
 			n.State, n.LastError = hoststate.DeployFailed, "Image failed to verify against checksum"
 		}
 	case hoststate.Adopting:
 		n.State, n.target, n.LastError = hoststate.Active, "", ""
-		if n.told["image_source"] == nil && n.told["boot_iso"] == nil {
+		if n.deployInfo["image_source"] == nil && n.deployInfo["boot_iso"] == nil {
 			n.State, n.LastError = hoststate.AdoptFailed, "Unable to adopt: the node lacks image_source"
 		}
 	case hoststate.Undeploying:
-		n.Instance, n.told = "", nil
+		n.Instance, n.deployInfo = "", nil
 		n.State, n.target = inventory.NodeAvailable, ""
 		if n.clean == nil || *n.clean {
 			n.State = hoststate.Cleaning
@@ -101,7 +101,7 @@ func (r *Rack) Prepare(_ context.Context, known hoststate.Node, d hoststate.Depl
 		if n.Instance != "" && n.Instance != d.Instance {
 			return inventory.Failf(inventory.ProblemBusy, "node %s is occupied by instance %s", n.UUID, n.Instance)
 		}
-		n.Instance, n.told, n.clean, n.deploy = d.Instance, maps.Clone(d.Info), &d.Clean, hoststate.DirectDeploy
+		n.Instance, n.deployInfo, n.clean, n.deploy = d.Instance, maps.Clone(d.Info), &d.Clean, hoststate.DirectDeploy
 		if d.ISO {
 			n.deploy = hoststate.RamdiskDeploy
 		}
@@ -136,7 +136,7 @@ func (r *Rack) SetCleaning(_ context.Context, id string, clean bool) error {
 // Vacate removes the instance_info of an idle node.
 func (r *Rack) Vacate(_ context.Context, id string) error {
 	return r.with(id, func(n *node) error {
-		n.Instance, n.told = "", nil
+		n.Instance, n.deployInfo = "", nil
 		return nil
 	})
 }

@@ -13,7 +13,16 @@ func MAC(i, nic int) string {
 	return fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", nic, i>>16&255, i>>8&255, i&255)
 }
 
-// Machine is what machine number i reports: two interfaces, two disks, a serial number and a management controller.
+// rack is how many machines are at one switch.
+const rack = 40
+
+// Switch is the chassis and the name of the switch of machine i, and the port of its first interface.
+func Switch(i int) (chassis, name, port string) {
+	n := (i - 1) / rack
+	return fmt.Sprintf("02:00:5e:00:%02x:%02x", n>>8&255, n&255), fmt.Sprintf("rack%04d-leaf", n+1), fmt.Sprintf("Ethernet1/%d", (i-1)%rack+1)
+}
+
+// Machine is what machine number i reports: two interfaces, of which the first has a switch, two disks, a serial number and a management controller.
 func Machine(i int, change ...func(map[string]any)) []byte {
 	low := fmt.Sprintf("%d.%d.%d", i>>16&255, i>>8&255, i&255)
 	inv := map[string]any{
@@ -52,7 +61,11 @@ func Machine(i int, change ...func(map[string]any)) []byte {
 	for _, c := range change {
 		c(inv)
 	}
-	data, err := json.Marshal(map[string]any{"inventory": inv, "boot_interface": nil, "error": nil})
+	chassis, name, port := Switch(i)
+	lldp := map[string]any{"switch_chassis_id": chassis, "switch_system_name": name, "switch_port_id": port, "switch_port_untagged_vlan_id": 101}
+	data, err := json.Marshal(map[string]any{
+		"inventory": inv, "boot_interface": nil, "error": nil, "parsed_lldp": map[string]any{"eno1": lldp},
+	})
 	if err != nil {
 		panic(err) // the value above is JSON
 	}

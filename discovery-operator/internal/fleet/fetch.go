@@ -45,9 +45,7 @@ func (p *Poller) drop(uuid string) {
 	defer p.mu.Unlock()
 	delete(p.wanted, uuid)
 	if m := p.machines[uuid]; m != nil && m.Read() {
-		next := *m
-		next.Report, next.Unreadable, next.Missing, next.MissingLast = nil, "", time.Time{}, time.Time{}
-		p.machines[uuid] = &next
+		p.machines[uuid] = m.WithoutReport()
 	}
 }
 
@@ -199,7 +197,7 @@ func (p *Poller) keep(epoch int, since time.Time, uuid string, r *inventory.Repo
 		return true
 	}
 	next := *m
-	next.Report, next.Unreadable, next.Missing, next.MissingLast = r, "", time.Time{}, time.Time{}
+	next.Report, next.BootMAC, next.Unreadable, next.Missing, next.MissingLast = r, "", "", time.Time{}, time.Time{}
 	if since.After(next.Seen) {
 		next.Seen = since
 	}

@@ -214,6 +214,7 @@ func TestReportsAreReadForWantedMachinesOnly(t *testing.T) {
 	assert.Nil(t, find(other).Report)
 	p.Drop(wanted)
 	assert.Nil(t, find(wanted).Report)
+	assert.Equal(t, demo.MAC(1, 0), find(wanted).BootMAC, "it is known which machine it was")
 	assert.Equal(t, 1, c.taken()["report"])
 }
 

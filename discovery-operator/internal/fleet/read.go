@@ -172,7 +172,7 @@ func (p *Poller) takeNode(asked time.Time, n inventory.Node) bool {
 // renew writes Ironic's current node into a machine. It drops the report of an earlier inspection. The lock is held.
 func (p *Poller) renew(m *inventory.Machine, n inventory.Node, asked time.Time) {
 	if m.Node.Inspected != n.Inspected {
-		m.Report, m.Unreadable, m.Missing, m.MissingLast = nil, "", time.Time{}, time.Time{}
+		m.Report, m.BootMAC, m.Unreadable, m.Missing, m.MissingLast = nil, "", "", time.Time{}, time.Time{}
 		delete(p.wanted, n.UUID)
 	}
 	m.Node, m.Seen, m.NodeSeen = n, asked, asked
@@ -191,7 +191,7 @@ func (p *Poller) takePorts(uuid string, list []inventory.Port, whole bool) bool 
 		return false
 	}
 	next := *old
-	next.Ports = list
+	next.Ports, next.BootMAC = list, ""
 	p.machines[uuid] = &next
 	return true
 }

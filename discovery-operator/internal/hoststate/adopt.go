@@ -26,7 +26,7 @@ func AdoptionTask(n Node, d Deployment, p Past) Task {
 	switch {
 	case n.State == Adopting:
 		return Task{Do: Await, Reason: metal3v1.ReasonAdopting, Why: "Ironic adopts the machine as it is."}
-	case n.State == AdoptFailed && (p.Asked == AskedAdopt || !p.Told):
+	case n.State == AdoptFailed && (p.Asked == AskedAdopt || !p.Reported):
 		return refusal(metal3v1.ReasonAdoptionFailed, n.LastError)
 	case n.Busy(), n.State != inventory.NodeManageable && n.State != AdoptFailed:
 		return Task{Do: Accept}

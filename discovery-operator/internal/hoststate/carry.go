@@ -5,6 +5,7 @@ package hoststate
 
 import (
 	"errors"
+	"time"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -67,7 +68,20 @@ func (p deployment) undeploy() Decision {
 
 // past is what the next step of a deployment rests on.
 func (p deployment) past() Past {
-	return Past{Asked: p.Memory.Asked, Told: p.Host.Status.ErrorType == metal3v1.ProvisioningError}
+	return Past{Asked: p.Memory.Asked, Reported: p.Host.Status.ErrorType == metal3v1.ProvisioningError, Silent: p.silent()}
+}
+
+// silent reports whether the agent that has taken the node's token has had its time for a first heartbeat. This process measures the time itself, so that the
+// clock of Ironic does not matter.
+func (p deployment) silent() bool {
+	m := &p.Memory
+	switch {
+	case !p.Seen.Node.AwaitsAgent():
+		m.Token = time.Time{}
+	case m.Token.IsZero():
+		m.Token = p.now
+	}
+	return !m.Token.IsZero() && p.now.Sub(m.Token) >= agentTime
 }
 
 // carry carries a step of a deployment out, or of its end.
@@ -95,6 +109,10 @@ func (p deployment) carry(d Deployment, task Task) Decision {
 		a.Call = VacateNode
 	case EndMaintenance:
 		a.Call = LeaveMaintenance
+	case Restart:
+		p.Memory.Token = time.Time{}
+		a.Call, a.Target = SetPower, Rebooting
+		return p.last(a, p.askedNext(), silentAgent(p.NodeID))
 	case Ask:
 		return p.ask(a, task.Ask)
 	}
@@ -127,10 +145,19 @@ func (p deployment) ask(a Action, target string) Decision {
 		tell = append(tell, normal(metal3v1.EventDeploymentStarted, "Provision", "Asked Ironic to deploy "+ImageName(p.Host)+" on node "+p.NodeID))
 	case AskDelete:
 		tell = append(tell, normal(metal3v1.EventCleaningStarted, "Deprovision", "Asked Ironic to end the deployment on node "+p.NodeID))
+	case AskAbort:
+		p.Memory.Token = time.Time{}
+		tell = append(tell, silentAgent(p.NodeID))
 	case AskAdopt:
 		tell = append(tell, normal(metal3v1.EventAdoptionStarted, "Provision", "Asked Ironic to adopt the machine as it is, on node "+p.NodeID))
 	}
 	return p.last(a, p.askedNext(), tell...)
+}
+
+// silentAgent tells that Ironic was asked for another token.
+func silentAgent(node string) Notice {
+	return warning(metal3v1.EventAgentSilent, "Provision", "The ramdisk that took the token of node "+node+" sends no heartbeat: the machine was restarted. "+
+		"Asked Ironic to forget the token, so that the ramdisk that runs now is heard; restart the machine if it still waits")
 }
 
 // failedAt says what follows when Ironic, or a Secret, does not fit a step of a deployment or its end.

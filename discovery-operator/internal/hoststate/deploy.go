@@ -33,6 +33,7 @@ const (
 	AskProvide = "provide"
 	AskDeploy  = "active"
 	AskDelete  = "deleted"
+	AskAbort   = "abort"
 )
 
 // Requests of a deployment that this process can have made to Ironic.
@@ -61,8 +62,8 @@ const (
 	checksumIsAuto = "auto"
 )
 
-// told are the keys of instance_info that tell a node what to deploy; Ironic adds others.
-var told = []string{keyImage, keyISO, keyAlgorithm, keyHash, keyChecksum, keyFormat, keyRootDevice, keyCapability}
+// deployKeys are the keys of instance_info that tell a node what to deploy; Ironic adds others.
+var deployKeys = []string{keyImage, keyISO, keyAlgorithm, keyHash, keyChecksum, keyFormat, keyRootDevice, keyCapability}
 
 // Deployment is what a node needs to know to have an image deployed.
 type Deployment struct {
@@ -212,7 +213,7 @@ func ManualAccess() Access {
 
 // prepared reports whether a node knows all that it needs to deploy.
 func (d Deployment) prepared(n Node) bool {
-	for _, key := range told {
+	for _, key := range deployKeys {
 		if !reflect.DeepEqual(n.Deployment[key], d.Info[key]) {
 			return false
 		}
@@ -251,14 +252,18 @@ const (
 	EndMaintenance Move = "end maintenance"
 	// Vacate removes the instance_info of an idle node.
 	Vacate Move = "vacate"
+	// Restart restarts the machine, and has Ironic forget the agent that ran on it.
+	Restart Move = "restart"
 )
 
 // Past is what the next step rests on, beside the node.
 type Past struct {
 	// Asked is what this process asked for last.
 	Asked Asked
-	// Told says that the host says already what failed, so that it is tried again.
-	Told bool
+	// Reported says that the host says already what failed, so that it is tried again.
+	Reported bool
+	// Silent says that the agent that took the node's token has had its time for a first heartbeat.
+	Silent bool
 }
 
 // DeploymentTask says what is next for a node on which an image is to be deployed. A deployment is asked for only in a state in which none is there, and
@@ -266,11 +271,11 @@ type Past struct {
 func DeploymentTask(n Node, d Deployment, p Past) Task {
 	switch n.State {
 	case Deploying, DeployWait:
-		return d.await(n, metal3v1.ReasonProvisioning, "Ironic writes the image to the machine.")
+		return d.await(n, p, metal3v1.ReasonProvisioning, "Ironic writes the image to the machine.")
 	case Cleaning, CleanWait:
-		return d.await(n, metal3v1.ReasonProvisioning, "Ironic cleans the disks of the machine before the image is written.")
+		return d.await(n, p, metal3v1.ReasonProvisioning, "Ironic cleans the disks of the machine before the image is written.")
 	case Undeploying:
-		return d.await(n, metal3v1.ReasonProvisioning, "Ironic ends an earlier deployment.")
+		return d.await(n, p, metal3v1.ReasonProvisioning, "Ironic ends an earlier deployment.")
 	}
 	switch {
 	case n.Busy():
@@ -326,7 +331,10 @@ func (d Deployment) start(n Node) Task {
 }
 
 // await waits for Ironic. Where that waits for an agent of a machine that it cannot restart, only the user can help.
-func (d Deployment) await(n Node, reason, why string) Task {
+func (d Deployment) await(n Node, p Past, reason, why string) Task {
+	if p.Silent && n.AwaitsAgent() {
+		return reset(n)
+	}
 	if d.Manual && !n.Locked && (n.State == CleanWait && n.Step == "" || n.State == DeployWait && (n.Step == "" || n.Step == "deploy")) {
 		return Task{Do: Await, Reason: metal3v1.ReasonAgentAway, User: true, Why: "Ironic waits for the machine to run its ramdisk, and cannot restart it. " +
 			"Start or restart the machine, and let it boot the ramdisk over the network."}
@@ -334,9 +342,18 @@ func (d Deployment) await(n Node, reason, why string) Task {
 	return Task{Do: Await, Reason: reason, Why: why}
 }
 
+// reset has Ironic give the token of a node once more. Its agent took the token and sent no heartbeat: the machine was restarted between the two, and Ironic refuses
+// the agent that runs now until its time-out. A restart by Ironic forgets the token, and so does the end of a cleaning, during which Ironic restarts no machine.
+func reset(n Node) Task {
+	if n.State == CleanWait {
+		return Task{Do: Ask, Ask: AskAbort}
+	}
+	return Task{Do: Restart}
+}
+
 // again reports a failure first, and then tries what mends it.
 func (p Past) again(n Node, asked Asked, reason string, mend Task) Task {
-	if p.Asked == asked || !p.Told {
+	if p.Asked == asked || !p.Reported {
 		return refusal(reason, n.LastError)
 	}
 	return mend
@@ -385,16 +402,16 @@ var prefixes = map[string]string{
 func RemovalTask(n Node, d Deployment, p Past) Task {
 	switch {
 	case n.State == CleanWait, n.State == Cleaning:
-		return d.await(n, metal3v1.ReasonDeprovisioning, "Ironic cleans the disks of the machine.")
+		return d.await(n, p, metal3v1.ReasonDeprovisioning, "Ironic cleans the disks of the machine.")
 	case n.Busy() && (n.State != DeployWait || n.Locked):
-		return d.await(n, metal3v1.ReasonDeprovisioning, "Ironic ends the deployment.")
+		return d.await(n, p, metal3v1.ReasonDeprovisioning, "Ironic ends the deployment.")
 	}
 	switch {
 	case n.Deployed():
 		return d.end(n, p)
 	case n.State == CleanFailed:
 		return p.again(n, AskedUndeploy, metal3v1.ReasonCleaningFailed, leaveCleaning(n))
-	case n.State == inventory.NodeManageable && p.Told && n.cleans(true): // it was led out of a cleaning that failed
+	case n.State == inventory.NodeManageable && p.Reported && n.cleans(true): // it was led out of a cleaning that failed
 		return Task{Do: Ask, Ask: AskProvide}
 	case n.Instance != "" && n.Instance == d.Instance:
 		return Task{Do: Vacate}
@@ -406,7 +423,7 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 // end asks for the end of a deployment.
 func (d Deployment) end(n Node, p Past) Task {
 	switch {
-	case p.Asked == AskedUndeploy, n.State == NodeError && !p.Told:
+	case p.Asked == AskedUndeploy, n.State == NodeError && !p.Reported:
 		return refusal(metal3v1.ReasonUndeployFailed, n.LastError)
 	case !n.cleans(d.Clean):
 		return Task{Do: SetCleaning}

@@ -72,8 +72,8 @@ func TestNextStepOfADeployment(t *testing.T) {
 	}
 }
 
-// told is a node that knows what the host of these tests wants.
-func told(state string, change ...func(*hoststate.Node)) hoststate.Node {
+// deployed is a node that knows what the host of these tests wants.
+func deployed(state string, change ...func(*hoststate.Node)) hoststate.Node {
 	d, _ := hoststate.DeploymentOf(deployable())
 	n := hoststate.Node{
 		UUID: "node", State: state, Driver: hoststate.ManualDriver, PowerBy: hoststate.ManualPower, Deploy: hoststate.DirectDeploy, Clean: new(true),
@@ -87,7 +87,8 @@ func told(state string, change ...func(*hoststate.Node)) hoststate.Node {
 }
 
 func TestADeploymentStepByStep(t *testing.T) {
-	again := hoststate.Past{Told: true}
+	again, silent := hoststate.Past{Reported: true}, hoststate.Past{Silent: true}
+	taken := func(n *hoststate.Node) { n.TokenTaken = true }
 	for name, c := range map[string]struct {
 		node   hoststate.Node
 		past   hoststate.Past
@@ -95,37 +96,42 @@ func TestADeploymentStepByStep(t *testing.T) {
 		ask    string
 		reason string
 	}{
-		"a discovered node gets the driver of a machine without controller": {node: told("enroll", func(n *hoststate.Node) { n.Driver = "fake-hardware" }), do: hoststate.Enrol},
-		"Ironic looks for the agent":                                        {node: told("enroll"), do: hoststate.Ask, ask: "manage"},
-		"Ironic does not get on":                                            {node: told("enroll", func(n *hoststate.Node) { n.LastError = "no" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCUnreachable},
-		"a node gets the setting of its cleaning":                           {node: told("manageable", func(n *hoststate.Node) { n.Clean = nil }), do: hoststate.SetCleaning},
-		"it is cleaned before its first use":                                {node: told("manageable"), do: hoststate.Ask, ask: "provide"},
-		"while it is cleaned":                                               {node: told("clean wait", func(n *hoststate.Node) { n.Step = "erase_devices_metadata" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
-		"the agent is away":                                                 {node: told("clean wait"), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
-		"the cleaning failed":                                               {node: told("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
-		"it is tried again, out of maintenance":                             {node: told("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), past: again, do: hoststate.EndMaintenance},
-		"and from the start":                                                {node: told("clean failed"), past: again, do: hoststate.Ask, ask: "manage"},
-		"another client keeps the node in maintenance":                      {node: told("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
-		"a node that knows nothing":                                         {node: told("available", func(n *hoststate.Node) { n.Deployment, n.Instance = nil, "" }), do: hoststate.Prepare},
-		"a node that knows of another image":                                {node: told("available", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Prepare},
-		"a node that knows more than it should":                             {node: told("available", func(n *hoststate.Node) { n.Deployment["boot_iso"] = "http://images/b" }), do: hoststate.Prepare},
-		"a node whose power is the agent's":                                 {node: told("available", func(n *hoststate.Node) { n.PowerBy = "agent" }), do: hoststate.Enrol},
-		"a node of another instance":                                        {node: told("available", func(n *hoststate.Node) { n.Instance = "other" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
-		"a node that knows all":                                             {node: told("available"), do: hoststate.Ask, ask: "active"},
-		"while the image is written":                                        {node: told("wait call-back", func(n *hoststate.Node) { n.Step = "write_image" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
-		"a machine that has to be restarted":                                {node: told("wait call-back", func(n *hoststate.Node) { n.Step = "deploy" }), past: again, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
-		"a process that has forgotten waits, too":                           {node: told("deploying"), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
-		"it failed":                                            {node: told("deploy failed"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
-		"it failed while no operator ran":                      {node: told("deploy failed"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
-		"it is tried again":                                    {node: told("deploy failed"), past: again, do: hoststate.Ask, ask: "active"},
-		"it is done":                                           {node: told("active"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Accept},
-		"it was done while no operator ran":                    {node: told("active"), do: hoststate.Accept},
-		"something else is deployed":                           {node: told("active", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
-		"a deployment that did not end is ended":               {node: told("error"), past: again, do: hoststate.Ask, ask: "deleted"},
-		"a node that was locked a moment ago":                  {node: told("available", func(n *hoststate.Node) { n.Locked = true }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
-		"a machine that Ironic cannot start a deployment on":   {node: told("rescue"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
-		"an inspection that failed is left behind":             {node: told("inspect failed"), do: hoststate.Ask, ask: "manage"},
-		"a refused access is told from a machine that is away": {node: told("enroll", func(n *hoststate.Node) { n.LastError = "HTTP 401" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCCredentialsRefused},
+		"a discovered node gets the driver of a machine without controller": {node: deployed("enroll", func(n *hoststate.Node) { n.Driver = "fake-hardware" }), do: hoststate.Enrol},
+		"Ironic looks for the agent":                                        {node: deployed("enroll"), do: hoststate.Ask, ask: "manage"},
+		"Ironic does not get on":                                            {node: deployed("enroll", func(n *hoststate.Node) { n.LastError = "no" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCUnreachable},
+		"a node gets the setting of its cleaning":                           {node: deployed("manageable", func(n *hoststate.Node) { n.Clean = nil }), do: hoststate.SetCleaning},
+		"it is cleaned before its first use":                                {node: deployed("manageable"), do: hoststate.Ask, ask: "provide"},
+		"while it is cleaned":                                               {node: deployed("clean wait", func(n *hoststate.Node) { n.Step = "erase_devices_metadata" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"the agent is away":                                                 {node: deployed("clean wait"), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"the cleaning failed":                                               {node: deployed("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
+		"it is tried again, out of maintenance":                             {node: deployed("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), past: again, do: hoststate.EndMaintenance},
+		"and from the start":                                                {node: deployed("clean failed"), past: again, do: hoststate.Ask, ask: "manage"},
+		"another client keeps the node in maintenance":                      {node: deployed("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
+		"a node that knows nothing":                                         {node: deployed("available", func(n *hoststate.Node) { n.Deployment, n.Instance = nil, "" }), do: hoststate.Prepare},
+		"a node that knows of another image":                                {node: deployed("available", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Prepare},
+		"a node that knows more than it should":                             {node: deployed("available", func(n *hoststate.Node) { n.Deployment["boot_iso"] = "http://images/b" }), do: hoststate.Prepare},
+		"a node whose power is the agent's":                                 {node: deployed("available", func(n *hoststate.Node) { n.PowerBy = "agent" }), do: hoststate.Enrol},
+		"a node of another instance":                                        {node: deployed("available", func(n *hoststate.Node) { n.Instance = "other" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"a node that knows all":                                             {node: deployed("available"), do: hoststate.Ask, ask: "active"},
+		"while the image is written":                                        {node: deployed("wait call-back", func(n *hoststate.Node) { n.Step = "write_image" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"a machine that has to be restarted":                                {node: deployed("wait call-back", func(n *hoststate.Node) { n.Step = "deploy" }), past: again, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"a process that has forgotten waits, too":                           {node: deployed("deploying"), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"the agent has just taken its token":                                {node: deployed("wait call-back", taken), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"an agent that took it long ago was restarted":                      {node: deployed("wait call-back", taken), past: silent, do: hoststate.Restart},
+		"so it was while the machine is cleaned":                            {node: deployed("clean wait", taken), past: silent, do: hoststate.Ask, ask: "abort"},
+		"an agent that has been heard since":                                {node: deployed("wait call-back"), past: silent, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"Ironic works on the node":                                          {node: deployed("wait call-back", taken, func(n *hoststate.Node) { n.Locked = true }), past: silent, do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"it failed":                                                         {node: deployed("deploy failed"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"it failed while no operator ran":                                   {node: deployed("deploy failed"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"it is tried again":                                                 {node: deployed("deploy failed"), past: again, do: hoststate.Ask, ask: "active"},
+		"it is done":                                                        {node: deployed("active"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Accept},
+		"it was done while no operator ran":                                 {node: deployed("active"), do: hoststate.Accept},
+		"something else is deployed":                                        {node: deployed("active", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"a deployment that did not end is ended":                            {node: deployed("error"), past: again, do: hoststate.Ask, ask: "deleted"},
+		"a node that was locked a moment ago":                               {node: deployed("available", func(n *hoststate.Node) { n.Locked = true }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"a machine that Ironic cannot start a deployment on":                {node: deployed("rescue"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"an inspection that failed is left behind":                          {node: deployed("inspect failed"), do: hoststate.Ask, ask: "manage"},
+		"a refused access is told from a machine that is away":              {node: deployed("enroll", func(n *hoststate.Node) { n.LastError = "HTTP 401" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCCredentialsRefused},
 	} {
 		d, err := hoststate.DeploymentOf(deployable())
 		require.NoError(t, err)
@@ -142,14 +148,14 @@ func TestADeploymentStepByStep(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	controlled := func(n *hoststate.Node) { n.Driver, n.PowerBy = "redfish", "redfish" }
-	got := hoststate.DeploymentTask(told("deploy failed", controlled), d, again)
+	got := hoststate.DeploymentTask(deployed("deploy failed", controlled), d, again)
 	assert.Equal(t, hoststate.Task{Do: hoststate.Ask, Ask: "active"}, got, "a machine that Ironic can restart is deployed again at once")
-	got = hoststate.DeploymentTask(told("deploy failed", controlled, func(n *hoststate.Node) { n.Deployment["image_os_hash_value"] = "old" }), d, again)
+	got = hoststate.DeploymentTask(deployed("deploy failed", controlled, func(n *hoststate.Node) { n.Deployment["image_os_hash_value"] = "old" }), d, again)
 	assert.Equal(t, hoststate.Prepare, got.Do, "with a checksum that was corrected")
 }
 
 func TestTheEndOfADeploymentStepByStep(t *testing.T) {
-	again := hoststate.Past{Told: true}
+	again := hoststate.Past{Reported: true}
 	maintained := func(n *hoststate.Node) { n.Maintenance = true }
 	controlled := func(n *hoststate.Node) { n.Driver, n.PowerBy = "redfish", "redfish" }
 	vacant := func(n *hoststate.Node) { n.Instance, n.Deployment = "", nil }
@@ -160,22 +166,23 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		ask    string
 		reason string
 	}{
-		"the deployment ends":                                {node: told("active"), do: hoststate.Ask, ask: "deleted"},
-		"one with a management controller ends at once":      {node: told("active", controlled), do: hoststate.Ask, ask: "deleted"},
-		"a node gets the setting of its cleaning":            {node: told("active", controlled, func(n *hoststate.Node) { n.Clean = new(false) }), do: hoststate.SetCleaning},
-		"a deployment that is under way ends, too":           {node: told("wait call-back", controlled), do: hoststate.Ask, ask: "deleted"},
-		"one that writes is waited for":                      {node: told("deploying", controlled), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
-		"while the machine is cleaned":                       {node: told("cleaning", vacant), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
-		"while the user has to restart the machine":          {node: told("clean wait", vacant), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
-		"it was not ended":                                   {node: told("error"), past: hoststate.Past{Asked: hoststate.AskedUndeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonUndeployFailed},
-		"it is tried again":                                  {node: told("error"), past: again, do: hoststate.Ask, ask: "deleted"},
-		"the machine was not cleaned":                        {node: told("clean failed", maintained, vacant), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
-		"cleaning is tried again, out of maintenance":        {node: told("clean failed", maintained, vacant), past: again, do: hoststate.EndMaintenance},
-		"from the start":                                     {node: told("clean failed", vacant), past: again, do: hoststate.Ask, ask: "manage"},
-		"and to its end":                                     {node: told("manageable", vacant), past: again, do: hoststate.Ask, ask: "provide"},
-		"the node is clean":                                  {node: told("available", vacant), do: hoststate.Accept},
-		"a deployment that never began is taken from a node": {node: told("available"), do: hoststate.Vacate},
-		"a node that was never deployed on":                  {node: told("enroll", vacant), do: hoststate.Accept},
+		"the deployment ends":                                {node: deployed("active"), do: hoststate.Ask, ask: "deleted"},
+		"one with a management controller ends at once":      {node: deployed("active", controlled), do: hoststate.Ask, ask: "deleted"},
+		"a node gets the setting of its cleaning":            {node: deployed("active", controlled, func(n *hoststate.Node) { n.Clean = new(false) }), do: hoststate.SetCleaning},
+		"a deployment that is under way ends, too":           {node: deployed("wait call-back", controlled), do: hoststate.Ask, ask: "deleted"},
+		"one that writes is waited for":                      {node: deployed("deploying", controlled), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
+		"while the machine is cleaned":                       {node: deployed("cleaning", vacant), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
+		"while the user has to restart the machine":          {node: deployed("clean wait", vacant), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"an agent that took its token was restarted":         {node: deployed("clean wait", vacant, func(n *hoststate.Node) { n.TokenTaken = true }), past: hoststate.Past{Silent: true}, do: hoststate.Ask, ask: "abort"},
+		"it was not ended":                                   {node: deployed("error"), past: hoststate.Past{Asked: hoststate.AskedUndeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonUndeployFailed},
+		"it is tried again":                                  {node: deployed("error"), past: again, do: hoststate.Ask, ask: "deleted"},
+		"the machine was not cleaned":                        {node: deployed("clean failed", maintained, vacant), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
+		"cleaning is tried again, out of maintenance":        {node: deployed("clean failed", maintained, vacant), past: again, do: hoststate.EndMaintenance},
+		"from the start":                                     {node: deployed("clean failed", vacant), past: again, do: hoststate.Ask, ask: "manage"},
+		"and to its end":                                     {node: deployed("manageable", vacant), past: again, do: hoststate.Ask, ask: "provide"},
+		"the node is clean":                                  {node: deployed("available", vacant), do: hoststate.Accept},
+		"a deployment that never began is taken from a node": {node: deployed("available"), do: hoststate.Vacate},
+		"a node that was never deployed on":                  {node: deployed("enroll", vacant), do: hoststate.Accept},
 	} {
 		got := hoststate.RemovalTask(c.node, hoststate.RemovalOf(deployable()), c.past)
 		assert.Equal(t, c.do, got.Do, name)
@@ -233,25 +240,25 @@ func TestAnAdoptionStepByStep(t *testing.T) {
 		want hoststate.Task
 	}{
 		"a node that was made anew gets its instance_info": {hoststate.Node{State: "manageable"}, hoststate.Past{}, hoststate.Task{Do: hoststate.Prepare}},
-		"it adopts the machine":                            {told("manageable"), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
-		"that is waited for": {told(hoststate.Adopting), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
+		"it adopts the machine":                            {deployed("manageable"), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
+		"that is waited for": {deployed(hoststate.Adopting), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
 			Do: hoststate.Await, Reason: metal3v1.ReasonAdopting, Why: "Ironic adopts the machine as it is.",
 		}},
 		"a failure is reported": {
-			told(hoststate.AdoptFailed, func(n *hoststate.Node) { n.LastError = "no image" }), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
+			deployed(hoststate.AdoptFailed, func(n *hoststate.Node) { n.LastError = "no image" }), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
 				Do: hoststate.Refuse, Reason: metal3v1.ReasonAdoptionFailed, Why: "Ironic did not adopt the machine, which stays as it is: no image.",
 			},
 		},
-		"and tried again": {told(hoststate.AdoptFailed), hoststate.Past{Told: true}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
+		"and tried again": {deployed(hoststate.AdoptFailed), hoststate.Past{Reported: true}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
 		"a node of another instance is left alone": {
-			told("manageable", func(n *hoststate.Node) { n.Instance = "other" }), hoststate.Past{}, hoststate.Task{
+			deployed("manageable", func(n *hoststate.Node) { n.Instance = "other" }), hoststate.Past{}, hoststate.Task{
 				Do: hoststate.Refuse, Reason: metal3v1.ReasonAdoptionFailed,
 				Why: "Ironic did not adopt the machine, which stays as it is: the node is occupied by instance other, which is not this host's.",
 			},
 		},
-		"a node that is deployed needs none":  {told(hoststate.Active), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
-		"nor one that Ironic works on":        {told("manageable", func(n *hoststate.Node) { n.Locked = true }), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
-		"an available node is never deployed": {told("available"), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"a node that is deployed needs none":  {deployed(hoststate.Active), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"nor one that Ironic works on":        {deployed("manageable", func(n *hoststate.Node) { n.Locked = true }), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"an available node is never deployed": {deployed("available"), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
 	} {
 		assert.Equal(t, c.want, hoststate.AdoptionTask(c.node, d, c.past), name)
 	}

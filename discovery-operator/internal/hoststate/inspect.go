@@ -19,8 +19,8 @@ type Examination struct {
 	// Asked is what this process asked for, and Before what Reported of the node was then.
 	Asked  Asked
 	Before time.Time
-	// Told says that the host says already that an inspection failed.
-	Told bool
+	// Reported says that the host says already that an inspection failed.
+	Reported bool
 }
 
 // Inspection says what is next for a node whose machine is to be inspected. Ironic's and our clocks may differ: what this process has
@@ -31,7 +31,7 @@ func Inspection(n Node, e Examination) Move {
 	switch {
 	case n.Busy():
 		return Await
-	case n.State == InspectFailed && (e.Asked == AskedInspect || !e.Told):
+	case n.State == InspectFailed && (e.Asked == AskedInspect || !e.Reported):
 		return Refuse
 	case n.State == InspectFailed:
 		return Inspect
@@ -127,7 +127,7 @@ func (p inspection) inspect() Decision {
 func (p inspection) examination() Examination {
 	e := Examination{
 		Again: !p.Host.NeedsHardwareInspection(), Asked: p.Memory.Asked, Before: p.Memory.Reported,
-		Told: p.Host.Status.ErrorType == metal3v1.InspectionError,
+		Reported: p.Host.Status.ErrorType == metal3v1.InspectionError,
 	}
 	if start := p.Host.Status.OperationHistory.Inspect.Start; start != nil {
 		e.Since = start.Time

@@ -43,6 +43,8 @@ type Node struct {
 	Deploy, PowerBy string
 	// Step is the step of a deployment or of a cleaning that is under way, empty before the first.
 	Step string
+	// TokenTaken says that an agent in the ramdisk has taken the token of the node, which Ironic gives once, and has sent no heartbeat with it yet.
+	TokenTaken bool
 	// Clean says whether the disks are cleaned between two uses, nil where Ironic's configuration decides.
 	Clean *bool
 	// Maintenance keeps Ironic from working with the node.
@@ -69,6 +71,11 @@ const (
 func (n Node) Busy() bool {
 	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == Inspects || n.State == InspectWait ||
 		n.State == Undeploying || n.State == Cleaning || n.State == CleanWait || n.State == Deploying || n.State == DeployWait || n.State == Adopting
+}
+
+// AwaitsAgent reports whether Ironic waits for the first heartbeat of an agent that has taken its token.
+func (n Node) AwaitsAgent() bool {
+	return (n.State == DeployWait || n.State == CleanWait) && !n.Locked && n.TokenTaken
 }
 
 // Deployed reports whether something is, or is being, deployed on the node, so that it has to be undeployed before it can go.

@@ -36,6 +36,8 @@ const (
 	firstRetry, lastRetry = 15 * time.Second, 5 * time.Minute
 	// refusedRetry is when refused credentials are tried again although they have not changed: management controllers lock accounts.
 	refusedRetry = 10 * time.Minute
+	// agentTime is how long an agent may take from its token to its first heartbeat: it looks at its disks between the two.
+	agentTime = 2 * time.Minute
 	// tries is how often a deletion tries what may fail for good.
 	tries = 3
 )

@@ -63,7 +63,7 @@ func TestAPassAsksOneThingAfterTheOther(t *testing.T) {
 	s.Seen.Held = map[string]string{"node": ""}
 	d = hoststate.Plan(now, s)
 	assert.Equal(t, hoststate.Action{Call: hoststate.ReadNode, Node: "node"}, d.Do)
-	n := told("manageable", func(n *hoststate.Node) {
+	n := deployed("manageable", func(n *hoststate.Node) {
 		a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "")
 		require.NoError(t, err)
 		n.Driver, n.Info, n.Power = a.Driver, a.Info, hoststate.PowerDown
@@ -253,7 +253,7 @@ func answer(r *rand.Rand, s *hoststate.Snapshot, a hoststate.Action, state strin
 	case hoststate.EnrolNode:
 		s.NodeID = "made"
 	case hoststate.ReadNode, hoststate.ExamineNode:
-		n := told(state, func(n *hoststate.Node) {
+		n := deployed(state, func(n *hoststate.Node) {
 			n.UUID, n.Power = a.Node, []string{"", hoststate.PowerOn, hoststate.PowerDown}[r.IntN(3)]
 		})
 		s.Seen.Node = &n
@@ -267,4 +267,31 @@ func answer(r *rand.Rand, s *hoststate.Snapshot, a hoststate.Action, state strin
 	case hoststate.ConfirmHost:
 		s.Seen.Unchanged = true
 	}
+}
+
+func TestAnAgentThatTookItsTokenHasItsTimeToReport(t *testing.T) {
+	s := seen(hoststate.Provisioning, admitted)
+	s.Memory.Asked = hoststate.AskedDeploy
+	waits := deployed(hoststate.DeployWait, func(n *hoststate.Node) { n.Driver, n.PowerBy, n.TokenTaken = "redfish", "redfish", true })
+	s.Seen.Node = &waits
+	d := hoststate.Plan(now, s)
+	assert.Empty(t, d.Do, "it looks at its disks first")
+	s.Memory = d.Known.Memory
+	assert.Empty(t, hoststate.Plan(now.Add(119*time.Second), s).Do)
+
+	d = hoststate.Plan(now.Add(2*time.Minute), s)
+	assert.Equal(t, hoststate.SetPower, d.Do.Call)
+	assert.Equal(t, hoststate.Rebooting, d.Do.Target)
+	require.Len(t, d.Tell, 1)
+	assert.Equal(t, metal3v1.EventAgentSilent, d.Tell[0].Reason)
+	s.Memory = d.Known.Memory
+	assert.Empty(t, hoststate.Plan(now.Add(2*time.Minute), s).Do, "the next agent has its time, too")
+
+	s.Memory.Token = now
+	heard := waits
+	heard.TokenTaken = false
+	s.Seen.Node = &heard
+	d = hoststate.Plan(now.Add(time.Hour), s)
+	assert.Empty(t, d.Do)
+	assert.Zero(t, d.Known.Memory.Token)
 }

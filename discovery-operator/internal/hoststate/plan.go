@@ -45,6 +45,8 @@ type Memory struct {
 	Power string
 	// Reported is what Reported of the node was when an inspection was asked for.
 	Reported time.Time
+	// Token is since when an agent that has taken the node's token sent no heartbeat, zero where none is waited for.
+	Token time.Time
 	// Looks counts looks at what takes long, Failures what failed, and NotBefore is when that is tried again.
 	Looks, Failures int
 	NotBefore       time.Time

@@ -75,40 +75,40 @@ func TestRegistration(t *testing.T) {
 func TestPower(t *testing.T) {
 	on, off := hoststate.Node{Power: hoststate.PowerOn}, hoststate.Node{Power: hoststate.PowerDown}
 	failed := func(n hoststate.Node) hoststate.Node { n.LastError = "no"; return n }
-	once := hoststate.PowerWish{On: true, Reboots: []string{"reboot.metal3.io"}, Once: true}
+	once := hoststate.DesiredPower{On: true, Reboots: []string{"reboot.metal3.io"}, Once: true}
 	hard, kept := once, once
 	hard.Hard, kept.KeepOn = true, true
-	keyed := hoststate.PowerWish{On: true, Reboots: []string{"reboot.metal3.io/me"}}
+	keyed := hoststate.DesiredPower{On: true, Reboots: []string{"reboot.metal3.io/me"}}
 	for name, c := range map[string]struct {
-		node  hoststate.Node
-		wish  hoststate.PowerWish
-		asked string
-		want  hoststate.PowerStep
+		node    hoststate.Node
+		desired hoststate.DesiredPower
+		asked   string
+		want    hoststate.PowerStep
 	}{
-		"on and wanted on":                         {on, hoststate.PowerWish{On: true}, "", hoststate.PowerStep{}},
-		"off and wanted off":                       {off, hoststate.PowerWish{}, "", hoststate.PowerStep{}},
-		"off and wanted on":                        {off, hoststate.PowerWish{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
-		"unknown, wanted off":                      {hoststate.Node{}, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
-		"Ironic is at it":                          {hoststate.Node{Power: hoststate.PowerDown, PowerTarget: "power on"}, hoststate.PowerWish{On: true}, hoststate.PowerOn, hoststate.PowerStep{Wait: true}},
-		"on and wanted off":                        {on, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
-		"a system that does not listen":            {failed(on), hoststate.PowerWish{}, hoststate.SoftDown, hoststate.PowerStep{Ask: hoststate.PowerDown}},
-		"a controller that does not switch off":    {failed(on), hoststate.PowerWish{}, hoststate.PowerDown, hoststate.PowerStep{Failed: true}},
-		"a controller that does not switch on":     {failed(off), hoststate.PowerWish{On: true}, hoststate.PowerOn, hoststate.PowerStep{Failed: true}},
-		"an old error is not this one's":           {failed(off), hoststate.PowerWish{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
+		"on and wanted on":                         {on, hoststate.DesiredPower{On: true}, "", hoststate.PowerStep{}},
+		"off and wanted off":                       {off, hoststate.DesiredPower{}, "", hoststate.PowerStep{}},
+		"off and wanted on":                        {off, hoststate.DesiredPower{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
+		"unknown, wanted off":                      {hoststate.Node{}, hoststate.DesiredPower{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
+		"Ironic is at it":                          {hoststate.Node{Power: hoststate.PowerDown, PowerTarget: "power on"}, hoststate.DesiredPower{On: true}, hoststate.PowerOn, hoststate.PowerStep{Wait: true}},
+		"on and wanted off":                        {on, hoststate.DesiredPower{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
+		"a system that does not listen":            {failed(on), hoststate.DesiredPower{}, hoststate.SoftDown, hoststate.PowerStep{Ask: hoststate.PowerDown}},
+		"a controller that does not switch off":    {failed(on), hoststate.DesiredPower{}, hoststate.PowerDown, hoststate.PowerStep{Failed: true}},
+		"a controller that does not switch on":     {failed(off), hoststate.DesiredPower{On: true}, hoststate.PowerOn, hoststate.PowerStep{Failed: true}},
+		"an old error is not this one's":           {failed(off), hoststate.DesiredPower{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
 		"a reboot begins":                          {on, once, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
 		"a hard reboot begins":                     {on, hard, "", hoststate.PowerStep{Ask: hoststate.PowerDown}},
 		"a reboot is half done":                    {off, once, "", hoststate.PowerStep{Rebooted: true}},
 		"a reboot of a machine that is never off":  {on, kept, "", hoststate.PowerStep{Ask: hoststate.SoftRestart, Rebooted: true}},
 		"off for as long as an annotation says so": {off, keyed, "", hoststate.PowerStep{}},
-		"never off":                                {on, hoststate.PowerWish{KeepOn: true}, "", hoststate.PowerStep{}},
-		"never off, but it is":                     {off, hoststate.PowerWish{On: true, KeepOn: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
+		"never off":                                {on, hoststate.DesiredPower{KeepOn: true}, "", hoststate.PowerStep{}},
+		"never off, but it is":                     {off, hoststate.DesiredPower{On: true, KeepOn: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
 	} {
-		assert.Equal(t, c.want, hoststate.Power(c.node, c.wish, c.asked), name)
+		assert.Equal(t, c.want, hoststate.Power(c.node, c.desired, c.asked), name)
 	}
 	h := &metal3v1.BareMetalHost{}
 	h.Spec.Online = true
 	h.Annotations = map[string]string{"reboot.metal3.io": "", "reboot.metal3.io/x": `{"mode":"hard"}`, "reboot.metal3.io.example": "", "other": ""}
-	assert.Equal(t, hoststate.PowerWish{On: true, Once: true, Hard: true, Reboots: []string{"reboot.metal3.io", "reboot.metal3.io/x"}}, hoststate.WishOf(h))
+	assert.Equal(t, hoststate.DesiredPower{On: true, Once: true, Hard: true, Reboots: []string{"reboot.metal3.io", "reboot.metal3.io/x"}}, hoststate.DesiredPowerOf(h))
 }
 
 func TestInspection(t *testing.T) {
@@ -138,8 +138,8 @@ func TestInspection(t *testing.T) {
 		"another client ended it":                          {idle, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Refuse},
 		"it failed":                                        {broken, hoststate.Examination{Asked: hoststate.AskedInspect}, hoststate.Refuse},
 		"it failed while no operator ran":                  {broken, hoststate.Examination{}, hoststate.Refuse},
-		"it failed, was reported, and is due to be tried":  {broken, hoststate.Examination{Told: true}, hoststate.Inspect},
-		"it failed once more, and the host said so before": {broken, hoststate.Examination{Told: true, Asked: hoststate.AskedInspect}, hoststate.Refuse},
+		"it failed, was reported, and is due to be tried":  {broken, hoststate.Examination{Reported: true}, hoststate.Inspect},
+		"it failed once more, and the host said so before": {broken, hoststate.Examination{Reported: true, Asked: hoststate.AskedInspect}, hoststate.Refuse},
 	} {
 		assert.Equal(t, c.want, hoststate.Inspection(c.node, c.e), name)
 	}

@@ -11,8 +11,8 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-// PowerWish is what a host says about its power.
-type PowerWish struct {
+// DesiredPower is what a host says about its power.
+type DesiredPower struct {
 	// On says that the machine shall have power.
 	On bool
 	// Reboots are the reboot annotations, in order; Once says that the one without a key is among them, which is removed when it is done.
@@ -24,9 +24,9 @@ type PowerWish struct {
 	KeepOn bool
 }
 
-// WishOf reads what a host says about its power.
-func WishOf(h *metal3v1.BareMetalHost) PowerWish {
-	w := PowerWish{On: h.Spec.Online, KeepOn: h.Spec.DisablePowerOff}
+// DesiredPowerOf reads what a host says about its power.
+func DesiredPowerOf(h *metal3v1.BareMetalHost) DesiredPower {
+	w := DesiredPower{On: h.Spec.Online, KeepOn: h.Spec.DisablePowerOff}
 	for key, value := range h.Annotations {
 		if key != metal3v1.RebootAnnotation && !strings.HasPrefix(key, metal3v1.RebootAnnotation+"/") {
 			continue
@@ -57,7 +57,7 @@ type PowerStep struct {
 }
 
 // Power compares a node with what its host says. asked is what was asked of Ironic last, as far as this process remembers.
-func Power(n Node, w PowerWish, asked string) PowerStep {
+func Power(n Node, w DesiredPower, asked string) PowerStep {
 	on := w.On && len(w.Reboots) == 0
 	off := SoftDown
 	if w.Hard {
@@ -110,7 +110,7 @@ func (p *pass) maintainPower() Decision {
 		on := n.Power == PowerOn
 		p.Powered = &on
 	}
-	step := Power(n, WishOf(p.Host), p.Memory.Power)
+	step := Power(n, DesiredPowerOf(p.Host), p.Memory.Power)
 	o := waiting(metal3v1.ReasonPoweringOn, "The machine is being switched on.", answerRetry)
 	if step.Ask != PowerOn && p.Memory.Power != PowerOn {
 		o.Reason, o.Message = metal3v1.ReasonPoweringOff, "The machine is being switched off."

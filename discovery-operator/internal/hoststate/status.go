@@ -107,7 +107,7 @@ func (s Snapshot) conditions(now metav1.Time, status *metal3v1.BareMetalHostStat
 		set(metal3v1.ConditionReady, ready, reason, message)
 	}
 	switch verified := s.Good.Reference != nil; {
-	case !s.Facts.PowerControl && len(WishOf(s.Host).Reboots) > 0:
+	case !s.Facts.PowerControl && len(DesiredPowerOf(s.Host).Reboots) > 0:
 		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonRebootNotPossible,
 			"A reboot was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")
 	case !s.Facts.PowerControl && s.Facts.Reinspect:

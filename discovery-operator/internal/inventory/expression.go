@@ -135,11 +135,14 @@ func cutExpression(s string) (inner, after string, ok bool) {
 // Facts are the variables of expressions for one machine.
 type Facts map[string]any
 
-// factsOf lists the facts of a whole machine.
+// factsOf lists the facts of a whole machine. Its hardware is converted where an expression asks for it, and once.
 func factsOf(m *Machine, boot string) Facts {
-	hardware := map[string]any{}
-	if data, err := json.Marshal(m.Report.Hardware); err == nil {
-		_ = json.Unmarshal(data, &hardware)
+	hardware := func() any {
+		fields := map[string]any{}
+		if data, err := json.Marshal(m.Report.Hardware); err == nil {
+			_ = json.Unmarshal(data, &fields)
+		}
+		return fields
 	}
 	return Facts{
 		"hardware": hardware, "bootMAC": boot, "bmcAddress": m.Report.BMCAddress,

@@ -47,6 +47,8 @@ type rawPlugin struct {
 type rawPXE struct {
 	PXEEnabled bool `json:"pxe_enabled"`
 	PXE        bool `json:"pxe"`
+	// LLDP is where ironic-inspector puts what the switch says; Ironic puts it into parsed_lldp.
+	LLDP json.RawMessage `json:"lldp_processed"`
 }
 
 type rawLLDP struct {
@@ -269,7 +271,11 @@ func (r *Report) fillNICs(nics []rawNIC, plugin *rawPlugin) {
 		}
 		pxe := plugin.AllInterfaces[string(n.Name)]
 		nic.PXE = pxe.PXEEnabled || pxe.PXE
-		r.lldp(&nic, plugin.ParsedLLDP[string(n.Name)])
+		if said := plugin.ParsedLLDP[string(n.Name)]; said != nil {
+			r.lldp(&nic, said)
+		} else {
+			r.lldp(&nic, pxe.LLDP)
+		}
 		addressed := false
 		for _, address := range []text{n.IPv4, n.IPv6} {
 			if ip, err := netip.ParseAddr(string(address)); err == nil {

@@ -20,6 +20,7 @@ const (
 	byMAC
 	bySerial
 	byBMC
+	byBMCKey
 	identities
 )
 
@@ -75,6 +76,8 @@ func put(table map[string]*Host, id identity, h *Host) {
 		putOne(table, h.Serial, h)
 	case byBMC:
 		putOne(table, h.BMC, h)
+	case byBMCKey:
+		putOne(table, h.BMCKey, h)
 	case identities:
 	}
 }

@@ -134,6 +134,11 @@ func (p *planner) unknown(m *Machine) {
 		p.report(v)
 		return
 	}
+	if m.Report == nil && p.ignored(m.BootMAC) { // its report was read and dropped
+		p.Counts.Read++
+		p.Counts.Ignored++
+		return
+	}
 	if m.Report == nil {
 		p.fetch(m)
 	}
@@ -145,7 +150,7 @@ func (p *planner) unknown(m *Machine) {
 		p.report(v)
 		return
 	}
-	if p.Reservations[v.BootMAC].Ignored {
+	if p.ignored(v.BootMAC) {
 		p.Counts.Ignored++
 		p.drop(m)
 		return
@@ -158,6 +163,9 @@ func (p *planner) unknown(m *Machine) {
 	p.take(m, v, facts)
 }
 
+// ignored reports whether machines with a boot MAC are kept away.
+func (p *planner) ignored(mac string) bool { return p.Reservations[mac].Ignored }
+
 // known looks after a machine that has a host. A host that this resource made gets the status that it lacks.
 func (p *planner) known(m *Machine, h *Host) {
 	p.Counts.Known++
@@ -167,6 +175,8 @@ func (p *planner) known(m *Machine, h *Host) {
 		replaced = h.NodeID
 	}
 	switch {
+	case p.rules(m, h): // its report is asked for
+		return
 	case p.undriven(m, h):
 		p.report(Verdict{Node: m.Node.UUID, BootMAC: h.BootMAC, Name: h.Name, Reason: metal3v1.RefusedDriver, Message: fmt.Sprintf(
 			"host %s is known, but its node still has the driver %s of discovery: no operator reaches its management controller. Give the node the driver %s "+
@@ -187,6 +197,23 @@ func (p *planner) known(m *Machine, h *Host) {
 		Host: h.Ref, UID: h.UID, BootMAC: h.BootMAC, Node: m.Node.UUID, Report: m.Report, Replaced: replaced, Manual: h.Unapproved, Again: again,
 		Inspected: m.Node.Inspected,
 	})
+}
+
+// rules approves a host by a rule that is newer than the host. A rule judges a machine once. It returns whether the report is needed for that.
+func (p *planner) rules(m *Machine, h *Host) (reads bool) {
+	if !h.Unapproved || h.Going || !p.ours(h) || p.self.Approves == nil || p.Judged[m.Judgement()] || !hasPort(m, h.BootMAC) {
+		return false
+	}
+	if m.Report == nil {
+		p.fetch(m)
+		return true
+	}
+	if approved, _ := p.self.Approves.Match(factsOf(m, h.BootMAC)); approved { // where it fails, a user has to approve
+		p.Actions = append(p.Actions, ApproveHost{Host: h.Ref, UID: h.UID, Node: m.Node.UUID})
+	} else {
+		p.Unruled = append(p.Unruled, m.Judgement())
+	}
+	return false
 }
 
 // handOverTime is how far the clocks of those who write hosts and of those who read Ironic may be apart.
@@ -268,6 +295,9 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		v.Message = fmt.Sprintf("host %s has the name already, for another machine", Ref{p.self.Namespace, name})
 	case err != nil:
 		v.Waiting, v.Reason, v.Message = false, metal3v1.RefusedTemplateInvalid, clean(err.Error())
+	case p.sharesBMC(create) != nil:
+		v.Waiting, v.Reason = false, metal3v1.RefusedDuplicateBMC
+		v.Message = fmt.Sprintf("management controller %s stands in host %s too", BMCKey(create.BMCAddress), p.sharesBMC(create).Ref)
 	case p.self.MaxHosts != nil && p.hosts >= int(*p.self.MaxHosts):
 		v.Waiting, v.Reason = false, metal3v1.RefusedMaxHosts
 		v.Message = fmt.Sprintf("rateLimit.maxHosts %d is reached", *p.self.MaxHosts)
@@ -275,7 +305,7 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		v.Reason, v.Message = metal3v1.WaitingForResume, "the resource is paused"
 	case p.self.Dry:
 		v.Reason, v.Message = metal3v1.WaitingForDryRunEnd, fmt.Sprintf("spec.mode is DryRun; host %s would be made", Ref{p.self.Namespace, name})
-		p.claim(m, v)
+		p.claim(m, v, create)
 	case p.Frozen:
 		v.Reason, v.Message = metal3v1.WaitingForNode, "Ironic does not answer"
 	case p.created >= p.Tokens:
@@ -295,7 +325,7 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		p.hosts++
 		p.Actions = append(p.Actions, create)
 		v.Reason, v.Message = metal3v1.WaitingForCreation, "the host is being created"
-		p.claim(m, v)
+		p.claim(m, v, create)
 	}
 	p.report(v)
 }
@@ -346,90 +376,15 @@ func (p *planner) counted(t *Text, facts Facts) string {
 	return ""
 }
 
-// claim makes the rest of the pass see the host that is about to be created.
-func (p *planner) claim(m *Machine, v Verdict) {
-	p.index.add(&Host{
-		Ref: Ref{p.self.Namespace, v.Name}, Created: p.Now, NodeID: m.Node.UUID, BootMAC: v.BootMAC, MACs: m.Report.MACs,
-		Serial: NormalSerial(m.Report.Hardware.SystemVendor.SerialNumber), BMC: reportedBMC(m.Report),
-	})
-}
-
-func reportedBMC(r *Report) string {
-	if r.BMCAddress == "" {
-		return ""
-	}
-	return NormalBMC(r.BMCAddress)
-}
-
-func (p *planner) creation(m *Machine, v Verdict, detail metal3v1.HardwareDetail, facts Facts) (CreateHost, error) {
-	_, rule := bootMAC(m)
-	c := CreateHost{
-		Host: Ref{p.self.Namespace, v.Name}, Node: m.Node.UUID, BootMAC: v.BootMAC, BootRule: rule, Detail: detail,
-		FellBack: detail != p.self.Template.HardwareDetails, Manual: p.self.Manual, Report: m.Report, Machine: m,
-		Labels: map[string]string{}, Annotations: map[string]string{},
-	}
-	for key, text := range p.self.Labels {
-		value, err := text.Value(facts)
-		if err != nil {
-			return c, fmt.Errorf("label %s: %w", key, err)
-		}
-		c.Labels[key] = LegalLabel(value)
-	}
-	if c.Manual && p.self.Approves != nil {
-		c.Ruled, _ = p.self.Approves.Match(facts) // where it fails, a user has to approve
-		c.Manual = !c.Ruled
-	}
-	if err := p.bmc(&c, facts); err != nil {
-		return c, err
-	}
-	for key, text := range p.self.Annotations {
-		value, err := text.Value(facts)
-		if err != nil {
-			return c, fmt.Errorf("annotation %s: %w", key, err)
-		}
-		c.Annotations[key] = clean(value)
-	}
-	return c, nil
-}
-
-// bmc gives a host its management controller, if the machine reported one and there is a Secret for it.
-func (p *planner) bmc(c *CreateHost, facts Facts) error {
-	rule := p.self.BMC
-	if rule == nil || NormalBMC(c.Report.BMCAddress) == "" {
-		return nil
-	}
-	with := maps.Clone(facts)
-	if strings.Contains(c.Report.BMCAddress, ":") {
-		with["bmcAddress"] = "[" + c.Report.BMCAddress + "]"
-	}
-	address, err := rule.Address.Value(with)
-	if err != nil {
-		return fmt.Errorf("bmc.address: %w", err)
-	}
-	secret := rule.Secret
-	for _, s := range rule.Secrets {
-		fits := strings.HasPrefix(c.BootMAC, s.MACPrefix)
-		if fits && s.Selects != nil {
-			if fits, err = s.Selects.Match(facts); err != nil {
-				return fmt.Errorf("bmc.credentials of %s: %w", s.Secret, err)
-			}
-		}
-		if fits {
-			secret = s.Secret
-			break
-		}
-	}
-	if secret != "" {
-		c.BMCAddress, c.BMCSecret = clean(address), secret
-	}
-	return nil
-}
-
+// fetch asks for the report of a machine. One of which Ironic has answered that there is none takes no place: most often that is asked again already.
 func (p *planner) fetch(m *Machine) {
-	if p.fetched+p.ready < fetchSize {
+	if !m.Read() {
+		if p.fetched+p.ready >= fetchSize {
+			return
+		}
 		p.fetched++
-		p.Actions = append(p.Actions, FetchReport{Node: m.Node.UUID})
 	}
+	p.Actions = append(p.Actions, FetchReport{Node: m.Node.UUID})
 }
 
 func (p *planner) drop(m *Machine) {

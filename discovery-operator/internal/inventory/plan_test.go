@@ -511,6 +511,49 @@ func TestALargeFirstReadingRefusesNoMachine(t *testing.T) {
 	assert.Len(t, creations(d), 100)
 }
 
+// TestMachinesThatWereNeverInspectedKeepNoOtherFromBeingRead has more of them than reports that are asked for at once, and one new machine behind them.
+func TestMachinesThatWereNeverInspectedKeepNoOtherFromBeingRead(t *testing.T) {
+	const missing = 1600
+	s := snapshot(resource("r"))
+	for i := range missing {
+		s.Machines = append(s.Machines, machine(t, i+1, func(m *inventory.Machine) {
+			m.Report, m.Missing, m.MissingLast = nil, now.Add(-time.Hour), now
+		}))
+	}
+	young := machine(t, missing+1, func(m *inventory.Machine) { m.Report = nil })
+	s.Machines = append(s.Machines, young)
+	d := inventory.Plan(s)
+	assert.Contains(t, d.Actions, inventory.FetchReport{Node: young.Node.UUID})
+	assert.Contains(t, d.Actions, inventory.FetchReport{Node: s.Machines[0].Node.UUID}, "they are asked for again after a reading of everything")
+	assert.EqualValues(t, missing, d.Counts.Refused)
+}
+
+// TestAnIgnoredMachineIsReadOnce follows machines that are kept away, more than reports that are asked for at once, and one behind them.
+func TestAnIgnoredMachineIsReadOnce(t *testing.T) {
+	const ignored = 1600
+	s := snapshot(resource("r"))
+	s.Reservations = map[string]inventory.Reservation{}
+	for i := range ignored {
+		m := machine(t, i+1)
+		s.Reservations[m.Report.BootMAC] = inventory.Reservation{Ignored: true}
+		s.Machines = append(s.Machines, m)
+	}
+	young := machine(t, ignored+1, func(m *inventory.Machine) { m.Report = nil })
+	s.Machines = append(s.Machines, young)
+	d := inventory.Plan(s)
+	assert.EqualValues(t, ignored, d.Counts.Ignored)
+	assert.Contains(t, d.Actions, inventory.DropReport{Node: s.Machines[0].Node.UUID})
+	for i, m := range s.Machines[:ignored] {
+		s.Machines[i] = m.WithoutReport()
+	}
+	after := inventory.Plan(s)
+	assert.Equal(t, []inventory.Action{inventory.FetchReport{Node: young.Node.UUID}}, after.Actions)
+	assert.Equal(t, d.Counts, after.Counts)
+
+	clear(s.Reservations)
+	assert.Contains(t, inventory.Plan(s).Actions, inventory.FetchReport{Node: s.Machines[0].Node.UUID}, "it is not kept away any more")
+}
+
 // TestADriverIsJudgedByWhatIronicSaidAfterTheHandOver follows a hand-over, after which the mirror still has the driver of discovery.
 func TestADriverIsJudgedByWhatIronicSaidAfterTheHandOver(t *testing.T) {
 	m := machine(t, 1)
@@ -564,22 +607,22 @@ func TestOneLostNodeIsReported(t *testing.T) {
 	}
 	lost := inventory.TellLost{Host: s.Hosts[2].Ref, UID: "3", Node: s.Hosts[2].NodeID, Lost: true}
 	d := inventory.Plan(s)
-	assert.Equal(t, []inventory.Action{lost}, told(d))
+	assert.Equal(t, []inventory.Action{lost}, publishes(d))
 	assert.EqualValues(t, 1, d.Counts.Lost)
 	s.Hosts[2].Lost = true
-	assert.Empty(t, told(inventory.Plan(s)), "it is reported once")
+	assert.Empty(t, publishes(inventory.Plan(s)), "it is reported once")
 
 	t.Run("not while Ironic is silent", func(t *testing.T) {
 		s := s
 		s.Frozen, s.Hosts = true, slices.Clone(s.Hosts)
 		s.Hosts[2].Lost = false
-		assert.Empty(t, told(inventory.Plan(s)))
+		assert.Empty(t, publishes(inventory.Plan(s)))
 	})
 	t.Run("a machine that comes back as another node is not lost", func(t *testing.T) {
 		s := s
 		s.Machines = append(slices.Clone(s.Machines), machine(t, 3, func(m *inventory.Machine) { m.Node.UUID = "00000000-0000-4000-8000-00000000beef" }))
 		lost.Lost = false
-		assert.Equal(t, []inventory.Action{lost}, told(inventory.Plan(s)))
+		assert.Equal(t, []inventory.Action{lost}, publishes(inventory.Plan(s)))
 	})
 	t.Run("a mass disappearance is reported on the resource, and not on each host", func(t *testing.T) {
 		s := snapshot(resource("r"))
@@ -588,12 +631,12 @@ func TestOneLostNodeIsReported(t *testing.T) {
 				LastSeen: "unknown", NodeID: fmt.Sprint("gone-", i)})
 		}
 		d := inventory.Plan(s)
-		assert.Empty(t, told(d))
+		assert.Empty(t, publishes(d))
 		assert.True(t, d.MassLoss())
 	})
 }
 
-func told(d inventory.Decision) []inventory.Action {
+func publishes(d inventory.Decision) []inventory.Action {
 	return slices.DeleteFunc(slices.Clone(d.Actions), func(a inventory.Action) bool { _, ok := a.(inventory.TellLost); return !ok })
 }
 

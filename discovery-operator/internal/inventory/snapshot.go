@@ -29,6 +29,8 @@ type Snapshot struct {
 	Hosts []Host
 	// Reservations are held boot MACs.
 	Reservations map[string]Reservation
+	// Judged are the judgements of machines that the resource's rule has not approved.
+	Judged map[string]bool
 	// Tokens is how many hosts may be created now; NextToken is how long until one more may.
 	Tokens    int
 	NextToken time.Duration
@@ -48,6 +50,8 @@ type Machine struct {
 	Ports []Port
 	// Report is nil until it was wanted and found.
 	Report *Report
+	// BootMAC is that of the last report, where the report was dropped; empty when the node may have another one since.
+	BootMAC string
 	// Unreadable is why what Ironic has instead of a report cannot be read, empty if it can.
 	Unreadable string
 	// Missing and MissingLast are when Ironic first and last answered that it has no report; zero while it has not answered so.
@@ -64,6 +68,19 @@ type Machine struct {
 
 // Read reports whether Ironic has answered what its report of the machine is, if only that there is none.
 func (m *Machine) Read() bool { return m.Report != nil || m.Unreadable != "" || !m.Missing.IsZero() }
+
+// WithoutReport is the machine without its report, of which it keeps the boot MAC.
+func (m *Machine) WithoutReport() *Machine {
+	next := *m
+	if m.Report != nil {
+		next.BootMAC, _ = bootMAC(m)
+	}
+	next.Report, next.Unreadable, next.Missing, next.MissingLast = nil, "", time.Time{}, time.Time{}
+	return &next
+}
+
+// Judgement is what a rule judges: the machine as it was at its last inspection.
+func (m *Machine) Judgement() string { return m.Node.UUID + " " + m.Node.Inspected }
 
 // Resource is a BareMetalHostDiscovery.
 type Resource struct {
@@ -122,6 +139,8 @@ type Host struct {
 	MACs    []string
 	// Serial and BMC are normal: see NormalSerial and NormalBMC.
 	Serial, BMC string
+	// BMCKey is that of the address of the management controller, empty where the host names none.
+	BMCKey string
 	// Resource is the BareMetalHostDiscovery that made the host, empty for others.
 	Resource string
 	// Held says that discovery still holds the host, Unapproved that a user has to approve it first.
@@ -153,6 +172,8 @@ type Decision struct {
 	Verdicts []Verdict
 	// LostHosts is the number of this resource's hosts whose node Ironic does not list.
 	LostHosts int
+	// Unruled are the judgements in which the resource's rule has not approved the host of a machine.
+	Unruled []string
 	// Unevaluated is how many machines the resource's selector failed on, and the first of them with the error.
 	Unevaluated     int
 	UnevaluatedNode string
@@ -192,8 +213,10 @@ type CreateHost struct {
 	Ruled bool
 	// BMCAddress and BMCSecret are empty when the host gets no management controller.
 	BMCAddress, BMCSecret string
-	Report                *Report
-	Machine               *Machine
+	// ShareBMC says that several hosts may have the management controller.
+	ShareBMC bool
+	Report   *Report
+	Machine  *Machine
 }
 
 // WriteStatus gives a host that discovery made its status: it has none yet, or its machine has a new node.
@@ -214,6 +237,13 @@ type WriteStatus struct {
 	Manual bool
 }
 
+// ApproveHost approves a host by the resource's rule.
+type ApproveHost struct {
+	Host Ref
+	UID  string
+	Node string
+}
+
 // DropReport says that the report of a node is not needed any more.
 type DropReport struct{ Node string }
 
@@ -229,6 +259,7 @@ type TellLost struct {
 }
 
 func (TellLost) isAction()    {}
+func (ApproveHost) isAction() {}
 func (ConfirmNode) isAction() {}
 func (FetchReport) isAction() {}
 func (CreateHost) isAction()  {}

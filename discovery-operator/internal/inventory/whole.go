@@ -5,10 +5,7 @@ package inventory
 
 import (
 	"fmt"
-	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -113,30 +110,4 @@ func failed(v Verdict, message string) Verdict {
 
 func hasPort(m *Machine, mac string) bool {
 	return slices.ContainsFunc(m.Ports, func(p Port) bool { return p.MAC == mac })
-}
-
-// NormalBMC returns the host of a management controller's address as an identity: a bare IP, or a URL such as
-// redfish+https://192.0.2.1:8443/redfish/v1/Systems/1. Loopback and link-local addresses identify nothing.
-func NormalBMC(address string) string {
-	host := address
-	if _, err := netip.ParseAddr(address); err != nil {
-		u, err := url.Parse(address)
-		if err != nil || u.Host == "" {
-			if u, err = url.Parse("ipmi://" + address); err != nil {
-				return ""
-			}
-		}
-		host = strings.ToLower(u.Hostname())
-	}
-	ip, err := netip.ParseAddr(host)
-	switch {
-	case err != nil && host == "localhost":
-		return ""
-	case err != nil:
-		return host
-	case ip.IsUnspecified(), ip.IsLoopback(), ip.IsLinkLocalUnicast():
-		return ""
-	default:
-		return ip.String()
-	}
 }

@@ -5,6 +5,7 @@ package ironic
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,6 +20,9 @@ const dialTimeout = 30 * time.Second
 
 // reread is how long a configuration is used before files and Secrets are read again.
 const reread = 30 * time.Second
+
+// unusedTime is how long a client is kept that no resource or host uses.
+const unusedTime = time.Hour
 
 // Secrets reads the data of one Secret. It is the only way in which this package learns of Secrets.
 type Secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error)
@@ -43,7 +47,8 @@ type Dialer struct {
 type dialed struct {
 	client      *Client
 	fingerprint string
-	read        time.Time
+	// read is when its configuration was last read, used when a client was last asked for.
+	read, used time.Time
 }
 
 // NewDialer makes a dialer. environment is the Ironic of the operator itself, for resources that name none.
@@ -115,7 +120,11 @@ func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.Iro
 func (d *Dialer) known(key string) *dialed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.clients[key]
+	known := d.clients[key]
+	if known != nil {
+		known.used = time.Now()
+	}
+	return known
 }
 
 // keep returns the client of a configuration that was just read: the one that there is, if nothing in it changed.
@@ -123,7 +132,7 @@ func (d *Dialer) keep(key string, config Config) (*Client, error) {
 	if config.Timeout == 0 {
 		config.Timeout = d.Timeout
 	}
-	next := &dialed{fingerprint: config.Fingerprint(), read: time.Now()}
+	next := &dialed{fingerprint: config.Fingerprint(), read: time.Now(), used: time.Now()}
 	if known := d.known(key); known != nil && known.fingerprint == next.fingerprint {
 		next.client = known.client
 	} else {
@@ -134,6 +143,7 @@ func (d *Dialer) keep(key string, config Config) (*Client, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	maps.DeleteFunc(d.clients, func(_ string, c *dialed) bool { return time.Since(c.used) > unusedTime }) // users choose endpoints, and so how many there are
 	d.clients[key] = next
 	return next.client, nil
 }

@@ -20,12 +20,23 @@ import (
 )
 
 const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
-	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,deploy_step,clean_step"
+	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,deploy_step,clean_step,driver_internal_info"
 
 // rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
 type rawStep struct {
 	Name string `json:"step"`
 }
+
+// rawAgent is what Ironic knows of the agent in the ramdisk. It masks the token.
+type rawAgent struct {
+	Token        string `json:"agent_secret_token"`
+	Pregenerated bool   `json:"agent_secret_token_pregenerated"`
+	URL          string `json:"agent_url"`
+}
+
+// tokenTaken reports whether an agent has taken its token and not sent a heartbeat since. A token that is pregenerated is written to the media that the machine
+// boots; it says nothing about an agent.
+func (a rawAgent) tokenTaken() bool { return a.Token != "" && !a.Pregenerated && a.URL == "" }
 
 // updateNode is the operation of changes of a node.
 const updateNode = "update_node"
@@ -50,6 +61,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Maintenance bool           `json:"maintenance"`
 		DeployStep  rawStep        `json:"deploy_step"`
 		CleanStep   rawStep        `json:"clean_step"`
+		Agent       rawAgent       `json:"driver_internal_info"`
 	}
 	s, err := c.connect(ctx)
 	if err != nil {
@@ -66,7 +78,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
-		Maintenance: r.Maintenance, Step: r.DeployStep.Name + r.CleanStep.Name,
+		Maintenance: r.Maintenance, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"

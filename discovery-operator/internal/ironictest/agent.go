@@ -4,229 +4,139 @@
 package ironictest
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+
+	"github.com/muster-io/muster/apis/programtest"
 )
 
-// Agent answers Ironic as the agent of a ramdisk does, without a machine: it looks its node up, sends heartbeats, and takes commands. Images are
-// downloaded, compared with their checksums, and written nowhere. A reboot ends it.
-type Agent struct {
-	ironic *Ironic
-	macs   []string
-	server *httptest.Server
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+// diskSize is that of the disk of an Agent, of which little is written.
+const diskSize = 5 << 30
 
-	mu          sync.Mutex
-	node, token string
-	commands    []map[string]any
-	written     []string
-	config      any
-	off         bool
+// Agent is a machine that runs the ramdisk's agent: the program of cmd/ramdisk as a process, which reports what a test says, and has a file as its disk.
+type Agent struct {
+	// Disk is the path of the file.
+	Disk    string
+	program string
+	args    []string
+	running *programtest.Program
+	stop    context.CancelFunc
+	ended   bool
 }
 
-// BootAgent makes a machine with one of the MACs run an agent, until the test ends.
-func (i *Ironic) BootAgent(t testing.TB, macs ...string) *Agent {
+// NewAgent makes a machine that is off, and whose hardware is that of a report.
+func (i *Ironic) NewAgent(t testing.TB, report []byte) *Agent {
 	t.Helper()
-	a := &Agent{ironic: i, macs: macs}
-	a.server = httptest.NewServer(http.HandlerFunc(a.serve))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	a.stop = cancel
-	a.done.Go(func() { a.beat(ctx) })
-	t.Cleanup(a.end)
+	dir := t.TempDir()
+	a := &Agent{Disk: filepath.Join(dir, "disk"), program: filepath.Join(dir, "ramdisk")}
+	file := filepath.Join(dir, "report.json")
+	for path, content := range map[string][]byte{a.Disk: nil, file: report} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatalf("making a machine: %v", err)
+		}
+	}
+	if err := os.Truncate(a.Disk, diskSize); err != nil {
+		t.Fatalf("making the disk of a machine: %v", err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", a.program, "github.com/muster-io/muster/discovery-operator/cmd/ramdisk")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("compiling the agent: %v\n%s", err, out)
+	}
+	a.args = []string{"--ironic=" + i.Endpoint, "--report-to=" + i.ReportTo(), "--listen=127.0.0.1:0", "--heartbeat=2s", "--disk=" + a.Disk, "--inventory=" + file}
 	return a
 }
 
-func (a *Agent) end() {
+// ReportTo is the URL that ramdisks post their reports to.
+func (i *Ironic) ReportTo() string {
+	if i.Inspector != "" {
+		return strings.TrimRight(i.Inspector, "/") + "/continue"
+	}
+	return strings.TrimRight(i.Endpoint, "/") + "/continue_inspection"
+}
+
+// Boot makes the machine boot the ramdisk, again if it runs it, as its user does.
+func (a *Agent) Boot(t testing.TB) {
+	t.Helper()
+	a.SwitchOff(t)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(cancel)
+	a.stop, a.ended = cancel, false
+	a.running = programtest.Start(t, exec.CommandContext(ctx, a.program, a.args...))
+}
+
+// SwitchOff ends the ramdisk, if it runs, as a machine without power.
+func (a *Agent) SwitchOff(t testing.TB) {
+	t.Helper()
+	if a.running == nil || a.Off(t) {
+		return
+	}
 	a.stop()
-	a.done.Wait()
-	a.server.Close()
-}
-
-// Written are the URLs of the images that were written, Config is the config drive of the last one.
-func (a *Agent) Written() (urls []string, config any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return append([]string{}, a.written...), a.config
-}
-
-// Restart makes the machine boot the ramdisk again, as its user does.
-func (a *Agent) Restart() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.token, a.commands, a.off = "", nil, false
+	if err := <-a.running.Ended(); err != nil {
+		t.Logf("the machine was switched off: %v", err)
+	}
+	a.ended = true
 }
 
 // Off reports whether Ironic has ended the agent, to have the machine boot what is on its disk.
-func (a *Agent) Off() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.off
-}
-
-// beat sends a heartbeat every second. Ironic gives the token once, to who looks the node up first.
-func (a *Agent) beat(ctx context.Context) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		if !a.Off() {
-			a.heartbeat(ctx)
+func (a *Agent) Off(t testing.TB) bool {
+	t.Helper()
+	select {
+	case err := <-a.running.Ended():
+		if err != nil {
+			t.Logf("the agent ended: %v", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+		a.ended = true
+	default:
 	}
+	return a.ended
 }
 
-func (a *Agent) heartbeat(ctx context.Context) {
-	a.mu.Lock()
-	node, token := a.node, a.token
-	a.mu.Unlock()
-	if token == "" {
-		var found struct {
-			Node struct {
-				UUID string `json:"uuid"`
-			} `json:"node"`
-			Config struct {
-				Token string `json:"agent_token"`
-			} `json:"config"`
-		}
-		if a.call(ctx, http.MethodGet, "lookup?addresses="+strings.Join(a.macs, ","), nil, &found) != nil || strings.Contains(found.Config.Token, "*") {
-			return
-		}
-		node, token = found.Node.UUID, found.Config.Token
-		a.mu.Lock()
-		a.node, a.token = node, token
-		a.mu.Unlock()
-	}
-	_ = a.call(ctx, http.MethodPost, "heartbeat/"+node, map[string]any{
-		"callback_url": a.server.URL, "agent_version": "9.4.0", "agent_token": token,
-	}, nil)
-}
+// Said is what the agent has printed since the machine booted.
+func (a *Agent) Said() string { return a.running.String() }
 
-func (a *Agent) call(ctx context.Context, method, path string, body, out any) error {
-	data, err := json.Marshal(body)
+// Content reads a part of the disk.
+func (a *Agent) Content(t testing.TB, at, length int64) []byte {
+	t.Helper()
+	f, err := os.Open(a.Disk)
 	if err != nil {
-		return fmt.Errorf("writing a request: %w", err)
+		t.Fatalf("reading the disk of a machine: %v", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.ironic.Endpoint, "/")+"/"+path, bytes.NewReader(data))
+	defer func() { _ = f.Close() }()
+	content := make([]byte, length)
+	if at < 0 {
+		at += diskSize
+	}
+	if _, err := f.ReadAt(content, at); err != nil {
+		t.Fatalf("reading the disk of a machine: %v", err)
+	}
+	return content
+}
+
+// TakeToken takes the token of the node with a MAC, which Ironic gives once, as the ramdisk of a machine does that is restarted before its first heartbeat.
+func (i *Ironic) TakeToken(t testing.TB, mac string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimRight(i.Endpoint, "/")+"/lookup?addresses="+mac, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		t.Fatalf("taking a token: %v", err)
 	}
 	req.Header.Set("X-OpenStack-Ironic-API-Version", "1.68")
-	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("calling Ironic: %w", err)
+		t.Fatalf("taking a token: %v", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("calling Ironic: %s", resp.Status)
+	var answer struct {
+		Config struct {
+			Token string `json:"agent_token"`
+		} `json:"config"`
 	}
-	if out == nil {
-		return nil
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Config.Token) < 32 {
+		t.Fatalf("taking a token: %s: %v", resp.Status, err)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("reading an answer: %w", err)
-	}
-	return nil
-}
-
-// serve takes commands, and lists those that were taken.
-func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	if r.Method != http.MethodPost {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		_ = json.NewEncoder(w).Encode(map[string]any{"commands": a.commands})
-		return
-	}
-	var command struct {
-		Name   string         `json:"name"`
-		Params map[string]any `json:"params"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&command); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	_, name, _ := strings.Cut(command.Name, ".")
-	result, err := a.execute(r.Context(), name, command.Params)
-	answer := map[string]any{
-		"id": fmt.Sprint(time.Now().UnixNano()), "command_name": name, "command_status": "SUCCEEDED", "command_result": result, "command_error": nil,
-		"command_params": command.Params,
-	}
-	if err != nil {
-		answer["command_status"] = "FAILED"
-		answer["command_error"] = map[string]any{"code": 500, "type": "ImageChecksumError", "message": "Error verifying image checksum", "details": err.Error()}
-	}
-	a.mu.Lock()
-	a.commands = append(a.commands, answer)
-	a.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(answer)
-}
-
-func (a *Agent) execute(ctx context.Context, name string, params map[string]any) (any, error) {
-	version := map[string]any{"generic_hardware_manager": "1.1"}
-	step, _ := params["step"].(map[string]any)
-	switch name {
-	case "get_clean_steps":
-		erase := map[string]any{"step": "erase_devices_metadata", "priority": 10, "interface": "deploy", "reboot_requested": false, "abortable": true}
-		return map[string]any{"clean_steps": map[string]any{"GenericHardwareManager": []any{erase}}, "hardware_manager_version": version}, nil
-	case "get_deploy_steps":
-		write := map[string]any{"step": "write_image", "priority": 0, "interface": "deploy", "reboot_requested": false}
-		return map[string]any{"deploy_steps": map[string]any{"GenericHardwareManager": []any{write}}, "hardware_manager_version": version}, nil
-	case "execute_clean_step":
-		return map[string]any{"clean_result": nil, "clean_step": step}, nil
-	case "execute_deploy_step":
-		args, _ := step["args"].(map[string]any)
-		info, _ := args["image_info"].(map[string]any)
-		return map[string]any{"deploy_result": nil, "deploy_step": step}, a.write(ctx, info)
-	case "run_image", "power_off":
-		a.mu.Lock()
-		a.off = true
-		a.mu.Unlock()
-	}
-	return nil, nil
-}
-
-// write downloads an image and compares it with its checksum.
-func (a *Agent) write(ctx context.Context, info map[string]any) error {
-	urls, _ := info["urls"].([]any)
-	if len(urls) == 0 {
-		return fmt.Errorf("there is no image")
-	}
-	url := fmt.Sprint(urls[0])
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("downloading %s: %w", url, err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("downloading %s: %w", url, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, resp.Body); err != nil {
-		return fmt.Errorf("downloading %s: %w", url, err)
-	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != info["os_hash_value"] {
-		return fmt.Errorf("image %s has checksum %s, not %v", url, sum, info["os_hash_value"])
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.written, a.config = append(a.written, url), info["configdrive"]
-	return nil
 }

@@ -5,8 +5,6 @@ package metrics_test
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -98,23 +96,4 @@ discovery_operator_machines_by_reason{discovery_name="rack",discovery_namespace=
 `)))
 	require.NoError(t, c.Delete(t.Context(), d))
 	assert.Zero(t, testutil.CollectAndCount(collector))
-}
-
-func TestRequestsAreCountedByKind(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	requests := metrics.NewRequests()
-	registry.MustRegister(requests)
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL+"/apis/metal3.io/v1alpha1/namespaces/ns/baremetalhosts/h/status", http.NoBody)
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/apply-patch+yaml")
-	response, err := requests.Wrap(http.DefaultTransport).RoundTrip(request)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP discovery_operator_client_requests_total Requests to the API server, by verb (get, list, watch, create, update, patch, apply, delete), resource[/subresource] and status code.
-# TYPE discovery_operator_client_requests_total counter
-discovery_operator_client_requests_total{code="404",resource="baremetalhosts/status",verb="apply"} 1
-`)))
 }

@@ -29,7 +29,6 @@ type BMC struct {
 	resets   []string
 	accepted int
 	refused  int
-	silent   bool
 }
 
 // Start starts a management controller that ends with the test. Its machine is off.
@@ -67,27 +66,11 @@ func (b *BMC) Asked() (accepted, refused int) {
 	return b.accepted, b.refused
 }
 
-// SetPassword changes the password.
-func (b *BMC) SetPassword(password string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.password = password
-}
-
-// SetSilent makes every request fail, until it is called again.
-func (b *BMC) SetSilent(silent bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.silent = silent
-}
-
 func (b *BMC) serve(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	path := strings.TrimRight(r.URL.Path, "/")
 	switch {
-	case b.silent:
-		http.Error(w, "{}", http.StatusServiceUnavailable)
 	case path == "/redfish" || path == "/redfish/v1": // the root needs no credentials
 		answer(w, b.resource(path))
 	case !b.allowed(r):

@@ -103,7 +103,7 @@ func TestJudge(t *testing.T) {
 
 func TestALeaseKeepsAReservation(t *testing.T) {
 	r := reservation.Reservation{
-		MAC: boot, Host: mine, UID: "1", Node: node, Ironic: `{"endpoint":"http://192.0.2.1"}`, OnDeletion: reservation.Ignore, Renewed: made,
+		MAC: boot, Host: mine, UID: "1", Node: node, Ironic: `{"endpoint":"http://192.0.2.1"}`, OnDeletion: reservation.Ignore, ApprovedBy: "jane", Renewed: made,
 	}
 	var l coordinationv1.Lease
 	l.Labels = map[string]string{metal3v1.IgnoredLabel: "true"}

@@ -59,6 +59,8 @@ type Reservation struct {
 	Ignored bool
 	// OnDeletion is Release or Ignore.
 	OnDeletion string
+	// ApprovedBy is the user who approved the host last, as the API server knows the user; empty where no admission check saw it.
+	ApprovedBy string
 	// Made is when the reservation was made, Renewed when it was last taken.
 	Made, Renewed time.Time
 }
@@ -71,6 +73,7 @@ func Of(l *coordinationv1.Lease) Reservation {
 		Node: l.Annotations[metal3v1.NodeAnnotation], Ironic: l.Annotations[metal3v1.IronicAnnotation],
 		Ignored: l.Labels[metal3v1.IgnoredLabel] == "true", OnDeletion: l.Annotations[metal3v1.OnDeletionAnnotation],
 		Made: l.CreationTimestamp.Time, BMC: l.Annotations[metal3v1.ReservedBMCAnnotation],
+		ApprovedBy: l.Annotations[metal3v1.ApprovedByAnnotation],
 	}
 	if l.Spec.RenewTime != nil {
 		r.Renewed = l.Spec.RenewTime.Time
@@ -85,7 +88,7 @@ func (r Reservation) WriteTo(l *coordinationv1.Lease) {
 	l.Annotations = map[string]string{metal3v1.HostAnnotation: r.Host.String(), metal3v1.OnDeletionAnnotation: r.OnDeletion}
 	for key, value := range map[string]string{
 		metal3v1.HostUIDAnnotation: r.UID, metal3v1.NodeAnnotation: r.Node, metal3v1.IronicAnnotation: r.Ironic,
-		metal3v1.ReservedBMCAnnotation: r.BMC,
+		metal3v1.ReservedBMCAnnotation: r.BMC, metal3v1.ApprovedByAnnotation: r.ApprovedBy,
 	} {
 		if value != "" {
 			l.Annotations[key] = value

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
@@ -67,6 +68,25 @@ func (r *Reserver) Check(ctx context.Context, wanted reservation.Reservation) er
 	return nil
 }
 
+// Approve records in the reservation of a host's boot MAC which user approves the host. It does nothing where there is none.
+func (r *Reserver) Approve(ctx context.Context, host inventory.Ref, mac, user string) error {
+	lease := &coordinationv1.Lease{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: reservation.Name(mac)}, lease)
+	was := reservation.Of(lease)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (was.Host != host || was.ApprovedBy == user):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the reservation of %s: %w", mac, err)
+	}
+	was.ApprovedBy = user
+	was.WriteTo(lease)
+	if err := r.Client.Update(ctx, lease, client.FieldOwner(r.FieldOwner)); err != nil {
+		return fmt.Errorf("recording who approves host %s: %w", host, err)
+	}
+	return nil
+}
+
 // free returns the reservation that is there and may be written for a host, nil when it says already what is wanted.
 func (r *Reserver) free(ctx context.Context, wanted reservation.Reservation) (*coordinationv1.Lease, error) {
 	present := &coordinationv1.Lease{}
@@ -93,7 +113,7 @@ func (r *Reserver) orphaned(ctx context.Context, was, wanted reservation.Reserva
 	var host metal3v1.BareMetalHost
 	err := r.Live.Get(ctx, types.NamespacedName(was.Host), &host)
 	switch {
-	case err == nil && (wanted.BMC == "" || host.Spec.BMC != nil && reservation.BMCKey(host.Spec.BMC.Address) == wanted.BMC):
+	case err == nil && holds(&host, wanted):
 		return fmt.Errorf("%s %w for host %s", wanted.Identity(), ErrReserved, was.Host)
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading host %s: %w", was.Host, err)
@@ -101,4 +121,12 @@ func (r *Reserver) orphaned(ctx context.Context, was, wanted reservation.Reserva
 		return fmt.Errorf("%s %w for host %s", wanted.Identity(), ErrSoon, was.Host)
 	}
 	return nil
+}
+
+// holds reports whether a host has an identity.
+func holds(host *metal3v1.BareMetalHost, r reservation.Reservation) bool {
+	if r.BMC == "" {
+		return true // a boot MAC does not change
+	}
+	return host.Spec.BMC != nil && inventory.BMCKey(host.Spec.BMC.Address) == r.BMC
 }

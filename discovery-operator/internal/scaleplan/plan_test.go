@@ -112,14 +112,14 @@ func TestPlan(t *testing.T) {
 }
 
 func TestAHeldSetIsLeftAlone(t *testing.T) {
-	for why, told := range map[scaleplan.Why]bool{
+	for why, announced := range map[scaleplan.Why]bool{
 		scaleplan.Paused: false, scaleplan.ClusterMissing: false, scaleplan.Deleting: false, scaleplan.Owned: false,
 		scaleplan.OtherAutoscaler: true, scaleplan.TemplateMissing: true, scaleplan.OtherInfrastructure: true, scaleplan.SelectorInvalid: true,
 	} {
 		d := scaleplan.Plan(scaleplan.Snapshot{Replicas: 7, Hold: why, Detail: "something", Free: free(scaleplan.Available)})
 		assert.Equal(t, int32(7), d.Replicas)
 		assert.Equal(t, why, d.Why)
-		assert.Equal(t, told, d.Note != "", why)
+		assert.Equal(t, announced, d.Note != "", why)
 	}
 }
 

@@ -5,12 +5,9 @@ package autoscale
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -51,13 +48,13 @@ type Deps struct {
 // Reconciler makes the sets of one kind follow hosts.
 type Reconciler struct {
 	Deps
-	kinds kinds
-	kind  string
-	told  notes
+	kinds     kinds
+	kind      string
+	published notes
 }
 
 func newReconciler(d Deps, k kinds, kind string) *Reconciler {
-	return &Reconciler{Deps: d, kinds: k, kind: kind, told: notes{last: map[types.NamespacedName]string{}}}
+	return &Reconciler{Deps: d, kinds: k, kind: kind, published: notes{last: map[types.NamespacedName]string{}}}
 }
 
 // The rights for Cluster API are in deploy/components/autoscale-to-hosts: without them the operator scales no set.
@@ -66,11 +63,11 @@ func newReconciler(d Deps, k kinds, kind string) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := r.kinds.object(r.kind)
 	if err := r.Reader.Get(ctx, req.NamespacedName, set); err != nil {
-		r.told.forget(req.NamespacedName)
+		r.published.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !follows(set.GetAnnotations()) {
-		r.told.forget(req.NamespacedName)
+		r.published.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	snapshot, err := r.observe(ctx, set)
@@ -79,20 +76,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	decision := scaleplan.Plan(snapshot)
 	if decision.Replicas != snapshot.Replicas {
-		err := r.scale(ctx, set, decision)
-		if apierrors.IsConflict(err) {
-			ctrl.LoggerFrom(ctx).V(1).Info("set changed meanwhile")
-			return ctrl.Result{RequeueAfter: conflictRetry + rand.N(conflictRetry)}, nil //nolint:gosec // jitter is no secret
-		} else if err != nil {
+		if err := r.scale(ctx, set, decision); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
 	r.tell(ctx, set, decision)
 	return ctrl.Result{}, nil
 }
-
-// conflictRetry is how soon a set is looked at again that another client wrote to; a random part is added.
-const conflictRetry = 200 * time.Millisecond
 
 // scale writes the replicas of a set, unless the set has changed since it was read.
 func (r *Reconciler) scale(ctx context.Context, set *unstructured.Unstructured, d scaleplan.Decision) error {
@@ -113,21 +103,21 @@ func (r *Reconciler) tell(ctx context.Context, set *unstructured.Unstructured, d
 	log := ctrl.LoggerFrom(ctx)
 	switch d.Why {
 	case scaleplan.MoreHosts, scaleplan.FewerHosts:
-		r.told.forget(client.ObjectKeyFromObject(set))
+		r.published.forget(client.ObjectKeyFromObject(set))
 		r.Counter.Scaled(d.Why == scaleplan.MoreHosts)
 		r.Events.Eventf(set, nil, corev1.EventTypeNormal, EventScaled, "Scale", "%s", d.Note)
 		log.Info("set scaled", "replicas", d.Replicas, "why", d.Why)
 		return
 	case scaleplan.HealthyMachines:
-		if r.told.isNew(client.ObjectKeyFromObject(set), d.Note) {
+		if r.published.isNew(client.ObjectKeyFromObject(set), d.Note) {
 			r.Events.Eventf(set, nil, corev1.EventTypeWarning, EventHeld, "Scale", "%s", d.Note)
 		}
 	case scaleplan.OtherAutoscaler, scaleplan.TemplateMissing, scaleplan.OtherInfrastructure, scaleplan.SelectorInvalid:
-		if r.told.isNew(client.ObjectKeyFromObject(set), d.Note) {
+		if r.published.isNew(client.ObjectKeyFromObject(set), d.Note) {
 			r.Events.Eventf(set, nil, corev1.EventTypeWarning, EventNotFollowing, "Scale", "%s", d.Note)
 		}
 	default:
-		r.told.forget(client.ObjectKeyFromObject(set))
+		r.published.forget(client.ObjectKeyFromObject(set))
 	}
 	log.V(1).Info("set left as it is", "replicas", d.Replicas, "why", d.Why)
 }

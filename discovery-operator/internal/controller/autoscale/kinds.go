@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -89,7 +90,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, d Deps) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("autoscale-kinds").
 		WatchesMetadata(definition, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
-		Complete(tracing.Reconciler("autoscale-kinds", w))
+		Complete(tracing.Reconciler("autoscale-kinds", outcome.Reconciler[ctrl.Request](w)))
 	return wrap(err, "watching for the kinds of Cluster API")
 }
 

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/discovery-operator/internal/scaleplan"
 )
@@ -136,7 +137,7 @@ func (r *Reconciler) setupWithManager(mgr ctrl.Manager) error {
 		b = b.Watches(r.kinds.object(setKind), r.onChange(ownerNamed(deploymentKind))).
 			Watches(r.kinds.object(machineKind), r.onChange(r.deploymentOf))
 	}
-	return b.WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).Complete(tracing.Reconciler("autoscale-"+strings.ToLower(r.kind), r))
+	return b.WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).Complete(tracing.Reconciler("autoscale-"+strings.ToLower(r.kind), outcome.Reconciler[ctrl.Request](r)))
 }
 
 // sets names the sets of an index. Sets that cannot be listed now are seen with the next change.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -58,7 +59,7 @@ func (r *Reconciler) recorded(ctx context.Context, host *metal3v1.BareMetalHost,
 
 // finish gives the reservations of a deleted host back, or keeps its machine away, and lets the host go.
 func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, ignore bool) (ctrl.Result, error) {
-	reservations, err := r.reservationsOf(ctx, inventory.Ref{Namespace: host.Namespace, Name: host.Name})
+	reservations, err := reservationsOf(ctx, r.Client, r.Namespace, inventory.Ref{Namespace: host.Namespace, Name: host.Name})
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -75,10 +76,8 @@ func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, i
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	// The write ends the host, so the cache will never show it: no later read may wait for that.
 	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: hoststate.BusyRetry}, nil
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(wrap(err, "removing the finalizer of host %s", client.ObjectKeyFromObject(host)))
+	err = wrap(err, "removing the finalizer of host %s", client.ObjectKeyFromObject(host))
+	return ctrl.Result{}, client.IgnoreNotFound(outcome.Pace(err, hoststate.BusyRetry))
 }
 
 // deleteNode removes the node of a deleted host. It returns true when the node has to stay.
@@ -131,7 +130,7 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease, 
 
 // afterHost gives back the reservations of a host that is gone. A young one is respected: its host may be on its way.
 func (r *Reconciler) afterHost(ctx context.Context, host inventory.Ref) (ctrl.Result, error) {
-	reservations, err := r.reservationsOf(ctx, host)
+	reservations, err := reservationsOf(ctx, r.Client, r.Namespace, host)
 	if err != nil || len(reservations) == 0 {
 		return ctrl.Result{}, err
 	}

@@ -30,7 +30,7 @@ func (r *Reconciler) unchanged(ctx context.Context, host *metal3v1.BareMetalHost
 }
 
 // configDrive reads the Secrets that a host names for the system that is deployed.
-func (r *Reconciler) configDrive(ctx context.Context, host *metal3v1.BareMetalHost) (hoststate.ConfigDrive, error) {
+func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMetalHost) (hoststate.ConfigDrive, error) {
 	var texts hoststate.ConfigTexts
 	for _, part := range []struct {
 		ref   *corev1.SecretReference
@@ -41,7 +41,7 @@ func (r *Reconciler) configDrive(ctx context.Context, host *metal3v1.BareMetalHo
 		{host.Spec.NetworkData, "networkData", &texts.NetworkData},
 		{host.Spec.MetaData, "metaData", &texts.MetaData},
 	} {
-		text, err := r.configText(ctx, host, part.ref, part.field)
+		text, err := configText(ctx, live, host, part.ref, part.field)
 		if err != nil {
 			return hoststate.ConfigDrive{}, err
 		}
@@ -55,7 +55,7 @@ func (r *Reconciler) configDrive(ctx context.Context, host *metal3v1.BareMetalHo
 }
 
 // configText reads one Secret: the key that is named for the field, or "value".
-func (r *Reconciler) configText(ctx context.Context, host *metal3v1.BareMetalHost, ref *corev1.SecretReference, field string) (string, error) {
+func configText(ctx context.Context, live client.Reader, host *metal3v1.BareMetalHost, ref *corev1.SecretReference, field string) (string, error) {
 	if ref == nil || ref.Name == "" {
 		return "", nil
 	}
@@ -63,7 +63,7 @@ func (r *Reconciler) configText(ctx context.Context, host *metal3v1.BareMetalHos
 		return "", fmt.Errorf("%w: the Secret of spec.%s has to be in the namespace of the host", hoststate.ErrConfig, field)
 	}
 	var secret corev1.Secret
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: host.Namespace, Name: ref.Name}, &secret)
+	err := live.Get(ctx, types.NamespacedName{Namespace: host.Namespace, Name: ref.Name}, &secret)
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("%w: there is no Secret %s in this namespace, which spec.%s names", hoststate.ErrConfig, ref.Name, field)
 	} else if err != nil {

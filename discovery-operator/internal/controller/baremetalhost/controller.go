@@ -134,9 +134,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var host metal3v1.BareMetalHost
 	if err := r.Client.Get(ctx, req.NamespacedName, &host); apierrors.IsNotFound(err) {
 		r.attempts.forget(req.NamespacedName)
+		r.endpoints.forget(req.NamespacedName)
 		return r.afterHost(ctx, inventory.Ref(req.NamespacedName))
 	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if approved, err := r.approve(ctx, &host); approved || err != nil {
+		return ctrl.Result{}, err
 	}
 	if r.ManageHosts {
 		return r.manage(ctx, &host)
@@ -149,15 +153,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case handover.TakeBack:
 		return ctrl.Result{}, r.takeBack(ctx, &host, step)
 	case handover.Wait:
-		return ctrl.Result{}, r.say(ctx, &host, step)
+		return r.wait(ctx, &host, step)
 	default:
 		return ctrl.Result{}, nil
 	}
 }
 
 // reservationsOf are the reservations that name a host.
-func (r *Reconciler) reservationsOf(ctx context.Context, host inventory.Ref) ([]coordinationv1.Lease, error) {
+func reservationsOf(ctx context.Context, reader client.Reader, namespace string, host inventory.Ref) ([]coordinationv1.Lease, error) {
 	var list coordinationv1.LeaseList
-	err := r.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{holderIndex: host.String()})
+	err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{holderIndex: host.String()})
 	return list.Items, wrap(err, "listing reservations of host %s", host)
 }

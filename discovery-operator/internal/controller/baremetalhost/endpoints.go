@@ -32,6 +32,8 @@ const (
 	probeTimeout = 5 * time.Second
 	// maxAway is how long an Ironic that did not answer is not asked again.
 	maxAway = 5 * time.Second
+	// idleTime is how long an Ironic is remembered that no host asks. Hosts that wait ask again sooner by themselves.
+	idleTime = 10 * time.Minute
 )
 
 // endpoints limits how many hosts ask each Ironic. An Ironic that has not answered yet, or did not answer last time, is asked by one host at a time,
@@ -42,6 +44,10 @@ type endpoints struct {
 
 	mu   sync.Mutex
 	list map[string]*endpoint
+	// parked says for which Ironic a host waits. A host waits for one: users can change which one it names.
+	parked map[types.NamespacedName]*endpoint
+	// swept is when Ironics that no host asks were last removed.
+	swept time.Time
 }
 
 // endpoint is one Ironic, asked with one set of credentials.
@@ -49,6 +55,8 @@ type endpoint struct {
 	// answers says that Ironic answered last time.
 	answers, probing bool
 	running          int
+	// used is when a host last asked, or ended a visit.
+	used time.Time
 	// err is why Ironic does not serve, and again when it is asked again.
 	err      error
 	failures int
@@ -58,7 +66,7 @@ type endpoint struct {
 }
 
 func newEndpoints() *endpoints {
-	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}}
+	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}, parked: map[types.NamespacedName]*endpoint{}}
 }
 
 // enter admits a host to an Ironic. Each admission ends with leave. It returns ErrLater when others are before the host, and why Ironic does not serve
@@ -66,10 +74,13 @@ func newEndpoints() *endpoints {
 func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) (e *endpoint, probe bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sweep(now)
 	if e = s.list[key]; e == nil {
 		e = &endpoint{parked: map[types.NamespacedName]bool{}}
 		s.list[key] = e
 	}
+	e.used = now
+	s.unpark(host)
 	switch {
 	case e.answers && e.running < atOnce:
 	case e.answers:
@@ -82,10 +93,9 @@ func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) 
 		err = hoststate.ErrLater
 	}
 	if err != nil {
-		e.parked[host] = true
+		e.parked[host], s.parked[host] = true, e
 		return nil, false, err
 	}
-	delete(e.parked, host)
 	e.running++
 	return e, probe, nil
 }
@@ -94,6 +104,7 @@ func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) 
 func (s *endpoints) leave(e *endpoint, probe bool, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e.used = now
 	e.running--
 	if probe {
 		e.probing = false
@@ -118,6 +129,39 @@ func (s *endpoints) leave(e *endpoint, probe bool, err error, now time.Time) {
 	}
 }
 
+// forget removes a host that does not exist any more.
+func (s *endpoints) forget(host types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unpark(host)
+}
+
+// unpark makes a host wait for no Ironic. The lock is held.
+func (s *endpoints) unpark(host types.NamespacedName) {
+	if e := s.parked[host]; e != nil {
+		delete(e.parked, host)
+		delete(s.parked, host)
+	}
+}
+
+// sweep removes Ironics that no host has asked for some time, from time to time. Users choose which Ironics hosts name, and so how many there are. The
+// lock is held.
+func (s *endpoints) sweep(now time.Time) {
+	if now.Sub(s.swept) < idleTime {
+		return
+	}
+	s.swept = now
+	for key, e := range s.list {
+		if e.running > 0 || now.Sub(e.used) < idleTime {
+			continue
+		}
+		for host := range e.parked {
+			s.unpark(host)
+		}
+		delete(s.list, key)
+	}
+}
+
 // call wakes so many of the hosts that wait. Those for whom there is no room are woken when others leave. The lock is held.
 func (s *endpoints) call(e *endpoint, woken int) {
 	for h := range e.parked {
@@ -128,7 +172,7 @@ func (s *endpoints) call(e *endpoint, woken int) {
 		host.Namespace, host.Name = h.Namespace, h.Name
 		select {
 		case s.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHost]{Object: host}:
-			delete(e.parked, h)
+			s.unpark(h)
 		default:
 			return
 		}

@@ -91,3 +91,32 @@ func TestAnErrorOfOneNodeClosesNoIronic(t *testing.T) {
 		s.leave(e, probe, err, now)
 	}
 }
+
+// TestIronicsThatNoHostNamesAreForgotten has a host whose user names one Ironic after another, each of which is away, and one that is deleted while it waits.
+func TestIronicsThatNoHostNamesAreForgotten(t *testing.T) {
+	s, now := newEndpoints(), time.Now()
+	answering(t, s, now)
+	down := inventory.Failf(inventory.ProblemTimedOut, "no answer")
+	for i := range 100 {
+		ironic := fmt.Sprint("away-", i)
+		e, probe, err := s.enter(ironic, key(1), now)
+		require.NoError(t, err)
+		s.leave(e, probe, down, now)
+		_, _, err = s.enter(ironic, key(2), now)
+		require.ErrorIs(t, err, down)
+	}
+	assert.Len(t, s.parked, 1, "a host waits for the Ironic that it names now")
+	s.forget(key(2))
+	assert.Empty(t, s.parked)
+	for _, e := range s.list {
+		assert.Empty(t, e.parked)
+	}
+	busy, probe, err := s.enter("busy", key(3), now)
+	require.NoError(t, err)
+	now = now.Add(idleTime)
+	_, again, err := s.enter("a", key(0), now)
+	require.NoError(t, err)
+	assert.True(t, again, "it is unknown again whether it answers")
+	assert.Len(t, s.list, 2, "the one that is asked now, and the one that is visited for a long time")
+	s.leave(busy, probe, nil, now)
+}

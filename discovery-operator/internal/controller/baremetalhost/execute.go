@@ -73,7 +73,7 @@ func (e *executor) execute(ctx context.Context, a hoststate.Action, s *hoststate
 		}
 	case hoststate.ReadConfig:
 		var config hoststate.ConfigDrive
-		config, err = e.configDrive(ctx, e.host)
+		config, err = configDrive(ctx, e.Live, e.host)
 		s.Seen.Config = &config
 	case hoststate.ConfirmHost:
 		err = e.unchanged(ctx, e.host)

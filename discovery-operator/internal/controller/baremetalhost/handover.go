@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,18 +104,10 @@ func (r *Reconciler) release(ctx context.Context, host *metal3v1.BareMetalHost, 
 	before := released.DeepCopy()
 	delete(released.Annotations, metal3v1.PausedAnnotation)
 	controllerutil.RemoveFinalizer(released, metal3v1.DiscoveryFinalizer)
-	if released.Labels[metal3v1.ApprovalLabel] == "pending" {
-		released.Labels[metal3v1.ApprovalLabel] = "approved"
-	}
-	who := ""
-	if before.Labels[metal3v1.ApprovalLabel] == "pending" {
-		who = approver(before)
-	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, released, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return wrap(err, "releasing host %s", client.ObjectKeyFromObject(host))
 	}
-	r.approved(host, who)
 	r.Counter.HandedOver()
 	r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHandedOver, "HandOver",
 		"Node %s has driver %s; the host is released", s.Node, s.Driver)
@@ -124,33 +115,28 @@ func (r *Reconciler) release(ctx context.Context, host *metal3v1.BareMetalHost, 
 	return nil
 }
 
-// approver is who set the annotation that approves a host, as far as the host says: the name under which the writer's client writes, and when.
-func approver(h *metal3v1.BareMetalHost) string {
-	for _, f := range h.ManagedFields {
-		if f.FieldsV1 != nil && strings.Contains(f.FieldsV1.String(), `"f:`+metal3v1.ApprovedAnnotation+`"`) {
-			return f.Manager
-		}
-	}
-	return "an unknown client"
-}
-
-// approved says who approved a host.
-func (r *Reconciler) approved(host *metal3v1.BareMetalHost, who string) {
-	if who != "" {
-		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by the annotation %s, which %s set",
-			metal3v1.ApprovedAnnotation, who)
-	}
-}
-
 // say writes the condition HandedOver, if it changed, with an event when a hand-over cannot go on.
 func (r *Reconciler) say(ctx context.Context, host *metal3v1.BareMetalHost, w handover.Wait) error {
+	if changed, err := r.condition(ctx, host, w); !changed || err != nil {
+		return err
+	}
+	switch w.Reason {
+	case metal3v1.ReasonWaitingForCredentials, metal3v1.ReasonWaitingForApproval, metal3v1.ReasonHandedOver:
+	default:
+		r.Events.Eventf(host, nil, corev1.EventTypeWarning, w.Reason, "HandOver", "%s", w.Message)
+	}
+	return nil
+}
+
+// condition writes the condition HandedOver, if it changed.
+func (r *Reconciler) condition(ctx context.Context, host *metal3v1.BareMetalHost, w handover.Wait) (changed bool, err error) {
 	status := metav1.ConditionFalse
 	if w.Reason == metal3v1.ReasonHandedOver {
 		status = metav1.ConditionTrue
 	}
 	old := meta.FindStatusCondition(host.Status.Conditions, metal3v1.ConditionHandedOver)
 	if old != nil && old.Status == status && old.Reason == w.Reason && old.Message == w.Message {
-		return nil
+		return false, nil
 	}
 	since := metav1.NewTime(r.now())
 	if old != nil && old.Status == status {
@@ -160,16 +146,11 @@ func (r *Reconciler) say(ctx context.Context, host *metal3v1.BareMetalHost, w ha
 		WithMessage(w.Message).WithLastTransitionTime(since).WithObservedGeneration(host.Generation)
 	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).
 		WithStatus(metal3v1ac.BareMetalHostStatus().WithConditions(condition))
-	err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
+	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 	if err != nil {
-		return client.IgnoreNotFound(wrap(err, "writing the condition of host %s", client.ObjectKeyFromObject(host)))
+		return false, client.IgnoreNotFound(wrap(err, "writing the condition of host %s", client.ObjectKeyFromObject(host)))
 	}
-	switch w.Reason {
-	case metal3v1.ReasonWaitingForCredentials, metal3v1.ReasonWaitingForApproval, metal3v1.ReasonHandedOver:
-	default:
-		r.Events.Eventf(host, nil, corev1.EventTypeWarning, w.Reason, "HandOver", "%s", w.Message)
-	}
-	return nil
+	return true, nil
 }
 
 func wrap(err error, format string, args ...any) error {

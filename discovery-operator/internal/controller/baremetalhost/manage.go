@@ -9,14 +9,13 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 )
 
@@ -76,9 +75,7 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 		r.attempts.forget(client.ObjectKeyFromObject(host))
 		return r.finish(ctx, host, d.Known.KeepAway)
 	}
-	if err = r.report(ctx, d); apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: hoststate.BusyRetry}, nil
-	}
+	err = outcome.Pace(r.report(ctx, d), hoststate.BusyRetry)
 	after := d.Then.After
 	if d.Then.Spread {
 		after += rand.N(after / 5) //nolint:gosec // jitter is no secret
@@ -130,12 +127,11 @@ func manageable(h *metal3v1.BareMetalHost) bool {
 	return !paused || h.HasStatus()
 }
 
-// adopt makes a host this operator's: its finalizer instead of discovery's, no pause, and the approval that a user gave. All of it is one
+// adopt makes a host this operator's: its finalizer instead of discovery's, no pause. All of it is one
 // write that fails if the host changed since it was read.
 func (r *Reconciler) adopt(ctx context.Context, host *metal3v1.BareMetalHost) (changed bool, err error) {
-	approved := host.Labels[metal3v1.ApprovalLabel] == "pending" && host.Annotations[metal3v1.ApprovedAnnotation] == "true"
 	_, paused := host.Annotations[metal3v1.PausedAnnotation]
-	if host.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(host, metal3v1.BareMetalHostFinalizer) && !paused && !approved &&
+	if host.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(host, metal3v1.BareMetalHostFinalizer) && !paused &&
 		!controllerutil.ContainsFinalizer(host, metal3v1.DiscoveryFinalizer) {
 		return false, nil
 	}
@@ -143,39 +139,7 @@ func (r *Reconciler) adopt(ctx context.Context, host *metal3v1.BareMetalHost) (c
 	controllerutil.AddFinalizer(next, metal3v1.BareMetalHostFinalizer)
 	controllerutil.RemoveFinalizer(next, metal3v1.DiscoveryFinalizer)
 	delete(next.Annotations, metal3v1.PausedAnnotation)
-	if approved {
-		next.Labels[metal3v1.ApprovalLabel] = "approved"
-	}
 	patch := client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{})
-	if err = r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err == nil && approved {
-		r.approved(host, approver(next)) // the answer has the managers, which the cache leaves out
-	}
+	err = r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner))
 	return true, client.IgnoreNotFound(wrap(err, "taking host %s over", client.ObjectKeyFromObject(host)))
-}
-
-// observe reads what a pass begins with.
-func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) (hoststate.Snapshot, *attempt, error) {
-	s := hoststate.Snapshot{
-		Host: host, Facts: hoststate.FactsOf(host), State: hoststate.Of(host.Status.Provisioning.State), NodeID: host.Status.Provisioning.ID,
-		Good: host.Status.GoodCredentials,
-	}
-	if s.Facts.PowerControl {
-		var secret corev1.Secret
-		key := types.NamespacedName{Namespace: host.Namespace, Name: host.Spec.BMC.CredentialsName}
-		switch err := r.Live.Get(ctx, key, &secret); {
-		case err == nil:
-			s.Secret = hoststate.Secret{
-				Found: true, Version: secret.ResourceVersion, Username: string(secret.Data["username"]), Password: string(secret.Data["password"]),
-			}
-		case !apierrors.IsNotFound(err):
-			return s, nil, wrap(err, "looking for the credentials of host %s", client.ObjectKeyFromObject(host))
-		}
-		s.Facts.Unverified = s.Good.Reference == nil || s.Good.Reference.Name != key.Name || s.Secret.Found && s.Good.Version != s.Secret.Version
-	}
-	about := fmt.Sprint(host.UID, host.Generation, s.Secret.Version, s.Facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation],
-		host.InspectionRequested(), host.InspectionDisabled())
-	a := r.attempts.of(client.ObjectKeyFromObject(host), about, s.State)
-	s.Memory = a.memory
-	s.Facts.Resting = r.now().Before(a.memory.NotBefore)
-	return s, a, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -38,7 +40,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // SetupWithManager makes the manager call the reconciler: for changes of hosts, and for reservations, so that one whose host went
-// while no operator ran is released; and for hosts whose turn it is at their Ironic. What is called is r, or stands in front of it.
+// while no operator ran is released; for hosts whose turn it is at their Ironic; and for resources whose Ironic goes or comes back. What is called is r, or stands in front of it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
@@ -50,6 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconci
 			}
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 		})).
+		Watches(&metal3v1.BareMetalHostDiscovery{}, r.onResources(), builder.WithPredicates(endpointMatters())).
 		WatchesRawSource(source.TypedChannel(r.endpoints.wake, handler.TypedFuncs[*metal3v1.BareMetalHost, reconcile.Request]{
 			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[*metal3v1.BareMetalHost],
 				q workqueue.TypedRateLimitingInterface[reconcile.Request],
@@ -58,5 +61,5 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconci
 			},
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
-		Complete(tracing.Reconciler("baremetalhost", called))
+		Complete(tracing.Reconciler("baremetalhost", outcome.Reconciler[ctrl.Request](called)))
 }

@@ -49,7 +49,7 @@ func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.Cre
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		if host, err = r.existing(within, o.discovery, c); err != nil {
-			return err
+			return errors.Join(err, r.unreserve(within, o.discovery, c, err))
 		}
 	case err != nil:
 		return fmt.Errorf("creating host %s: %w", c.Host, err)
@@ -208,6 +208,12 @@ func (r *Reconciler) tellLost(ctx context.Context, a inventory.TellLost) error {
 	return nil
 }
 
+// hostStatus applies a status as it is written. The status in the answer is not read: with 10,000 machines at once that is much of a pass.
+type hostStatus struct {
+	*metal3v1ac.BareMetalHostApplyConfiguration
+	Status json.RawMessage `json:"status"`
+}
+
 // writeStatus gives a host the form of status that other operators accept: they know the node and have the hardware, so that
 // they need not inspect the machine again.
 func (r *Reconciler) writeStatus(ctx context.Context, host inventory.Ref, uid, node string, report *inventory.Report, first handover.Wait) error {
@@ -228,11 +234,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, host inventory.Ref, uid, n
 	if err != nil {
 		return fmt.Errorf("writing the status of host %s: %w", host, err)
 	}
-	applied := metal3v1ac.BareMetalHostStatus()
-	if err := json.Unmarshal(data, applied); err != nil {
-		return fmt.Errorf("writing the status of host %s: %w", host, err)
-	}
-	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(types.UID(uid)).WithStatus(applied)
+	object := &hostStatus{metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(types.UID(uid)), data}
 	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 	return wrap(err, "writing the status of host %s", host)
 }
@@ -254,7 +256,7 @@ func (r *Reconciler) announce(ctx context.Context, o *observation, host *metal3v
 			"The machine reported more than a host can hold. Left out: %s", host.Annotations[metal3v1.CutAnnotation])
 	}
 	if c.Ruled {
-		r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by spec.approvalRule of BareMetalHostDiscovery %s", d.Name)
+		r.ruled(d, host)
 	}
 	if c.FellBack {
 		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventNameFellBack, "Discover",

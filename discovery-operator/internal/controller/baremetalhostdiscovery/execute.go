@@ -50,12 +50,15 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				failures = append(failures, r.explain(ctx, d, node, err))
+				failures = append(failures, r.explain(ctx, o, d, node, err))
 				sooner(d, retryRefused)
 			} else {
 				sooner(d, lookAgain)
 			}
 		})
+	}
+	for _, judgement := range d.Unruled {
+		o.memory.judged[judgement] = true
 	}
 	for _, action := range d.Actions {
 		if _, ok := action.(inventory.CreateHost); ok {
@@ -72,6 +75,8 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 			o.view.Drop(a.Node)
 		case inventory.CreateHost:
 			run(a.Node, func() error { return r.create(ctx, o, a) })
+		case inventory.ApproveHost:
+			run(a.Node, func() error { return r.approve(ctx, o.discovery, a) })
 		case inventory.TellLost:
 			run(a.Node, func() error { return r.tellLost(ctx, a) })
 		case inventory.WriteStatus:
@@ -86,7 +91,7 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 }
 
 // explain turns what a creation ran into into the verdict on its machine. It returns what should be retried with back-off.
-func (r *Reconciler) explain(ctx context.Context, d *inventory.Decision, node string, err error) error {
+func (r *Reconciler) explain(ctx context.Context, o *observation, d *inventory.Decision, node string, err error) error {
 	i := slices.IndexFunc(d.Verdicts, func(v inventory.Verdict) bool { return v.Node == node })
 	refuse := func(reason string) {
 		if i >= 0 {
@@ -98,6 +103,10 @@ func (r *Reconciler) explain(ctx context.Context, d *inventory.Decision, node st
 	switch {
 	case errors.Is(err, reserve.ErrReserved):
 		refuse(metal3v1.RefusedReserved)
+		return nil
+	case errors.Is(err, errNameTaken) && o.self.Named != nil && o.self.Named.Counts: // the next number may be free
+		ctrl.LoggerFrom(ctx).V(1).Info("another resource took the number", "node", node, "why", err.Error())
+		sooner(d, coalesce)
 		return nil
 	case errors.Is(err, errNameTaken):
 		refuse(metal3v1.RefusedNameTaken)

@@ -55,7 +55,7 @@ func (r *Reconciler) hardwareData(ctx context.Context, o *observation, d invento
 	}
 	now := m.lacking[:min(len(m.lacking), hardwareSize)]
 	m.lacking = m.lacking[len(now):]
-	run, wait := r.sideBySide()
+	run, wait := sideBySide(r.Workers)
 	for _, host := range now {
 		run(func() error { return r.copyHardware(ctx, host) })
 	}

@@ -71,7 +71,7 @@ func (r *Reconciler) listed(ctx context.Context, d *metal3v1.BareMetalHostDiscov
 
 // change writes and removes objects side by side.
 func (r *Reconciler) change(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, l inventory.Listing, objects map[string]*metal3v1.DiscoveredMachine) error {
-	run, wait := r.sideBySide()
+	run, wait := sideBySide(r.Workers)
 	for _, m := range l.Write {
 		run(func() error {
 			err := r.Client.Apply(ctx, machineOf(d, m), client.FieldOwner(FieldOwner), client.ForceOwnership)
@@ -92,12 +92,12 @@ func (r *Reconciler) change(ctx context.Context, d *metal3v1.BareMetalHostDiscov
 	return errors.Join(wait()...)
 }
 
-// sideBySide runs functions at the same time, as many as there are workers, and returns what failed.
-func (r *Reconciler) sideBySide() (run func(func() error), wait func() []error) {
+// sideBySide runs functions at the same time, at most as many as there are workers, and returns what failed.
+func sideBySide(workers int) (run func(func() error), wait func() []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failures []error
-	slots := make(chan struct{}, r.Workers)
+	slots := make(chan struct{}, workers)
 	run = func(f func() error) {
 		slots <- struct{}{}
 		wg.Go(func() {

@@ -54,6 +54,9 @@ type memory struct {
 	// lacking are hosts without HardwareData, once they were listed.
 	lacking []inventory.Host
 	looked  bool
+	// rule is the present rule of approval, judged what it has not approved.
+	rule   string
+	judged map[string]bool
 	// waits says since when machines wait that are not listed yet.
 	waits map[string]time.Time
 }
@@ -66,6 +69,7 @@ func (r *Reconciler) observe(ctx context.Context, d *metal3v1.BareMetalHostDisco
 	now := r.now()
 	o.snapshot = inventory.Snapshot{Now: now, Self: inventory.Ref{Namespace: d.Namespace, Name: d.Name}}
 	o.snapshot.Tokens, o.snapshot.NextToken = o.memory.tokens(now)
+	o.snapshot.Judged = o.memory.judgements(d.Spec.ApprovalRule)
 	holder, err := r.resources(ctx, address, o)
 	if err != nil {
 		return nil, err
@@ -168,6 +172,14 @@ func (m *memory) tokens(now time.Time) (int, time.Duration) {
 	return int(tokens), max(time.Duration(missing/float64(m.limiter.Limit())*float64(time.Second)), 100*time.Millisecond)
 }
 
+// judgements are those of the present rule of approval.
+func (m *memory) judgements(rule string) map[string]bool {
+	if m.rule != rule || m.judged == nil {
+		m.rule, m.judged = rule, map[string]bool{}
+	}
+	return m.judged
+}
+
 // resources finds those that see the same machines and may take them, this one among them. It returns the namespace that has them
 // instead, if another one does.
 func (r *Reconciler) resources(ctx context.Context, self inventory.Address, o *observation) (holder string, err error) {
@@ -181,7 +193,7 @@ func (r *Reconciler) resources(ctx context.Context, self inventory.Address, o *o
 		d := &list.Items[i]
 		a := r.Sources.Address(d.Namespace, d.Spec.Ironic)
 		ref := inventory.Ref{Namespace: d.Namespace, Name: d.Name}
-		if a.Ironic != self.Ironic || refused(d) && ref != o.snapshot.Self {
+		if a.Ironic != self.Ironic || Refused(d) && ref != o.snapshot.Self {
 			continue
 		}
 		res := o.memory.resource(d)
@@ -204,8 +216,8 @@ func (r *Reconciler) resources(ctx context.Context, self inventory.Address, o *o
 	return "", nil
 }
 
-// refused reports whether a resource does not come into its Ironic for a reason of its own, so that it does not block other resources.
-func refused(d *metal3v1.BareMetalHostDiscovery) bool {
+// Refused reports whether a resource does not come into its Ironic for a reason of its own, so that it does not block other resources.
+func Refused(d *metal3v1.BareMetalHostDiscovery) bool {
 	c := meta.FindStatusCondition(d.Status.Conditions, metal3v1.ConditionEndpointReady)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != d.Generation {
 		return false
@@ -274,7 +286,7 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 		out.Serial = inventory.NormalSerial(h.Status.HardwareDetails.SystemVendor.SerialNumber)
 	}
 	if h.Spec.BMC != nil && h.Spec.BMC.Address != "" {
-		out.BMC = inventory.NormalBMC(h.Spec.BMC.Address)
+		out.BMC, out.BMCKey = inventory.NormalBMC(h.Spec.BMC.Address), inventory.BMCKey(h.Spec.BMC.Address)
 	} else if reported := h.Annotations[metal3v1.BMCAnnotation]; reported != "" {
 		out.BMC = inventory.NormalBMC(reported)
 	}

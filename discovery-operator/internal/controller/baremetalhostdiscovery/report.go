@@ -70,14 +70,14 @@ func (r *Reconciler) tell(ctx context.Context, o *observation, d inventory.Decis
 			m.refused[reported.Node] = reported.Reason
 		}
 	}
-	told := maps.Clone(o.memory.before)
+	earlier := maps.Clone(o.memory.before)
 	present := make(map[string]string, len(o.memory.refused))
 	for _, v := range d.Verdicts {
 		if v.Waiting {
 			continue
 		}
 		present[v.Node] = v.Reason
-		if told[v.Reason]--; told[v.Reason] >= 0 || o.memory.refused[v.Node] == v.Reason {
+		if earlier[v.Reason]--; earlier[v.Reason] >= 0 || o.memory.refused[v.Node] == v.Reason {
 			continue
 		}
 		r.Counter.Refused()

@@ -16,8 +16,8 @@ import (
 
 // TestARestartRepeatsNoEvents has a process without memory, whose predecessor reported two machines, of which the status names one.
 func TestARestartRepeatsNoEvents(t *testing.T) {
-	told := events.NewFakeRecorder(10)
-	r := New(Deps{Events: told, Counter: crashing{}})
+	recorder := events.NewFakeRecorder(10)
+	r := New(Deps{Events: recorder, Counter: crashing{}})
 	o := &observation{discovery: &metal3v1.BareMetalHostDiscovery{}, memory: &memory{refused: map[string]string{}}}
 	o.discovery.Status.Reasons = []metal3v1.ReasonCount{{Reason: metal3v1.RefusedDuplicateSerial, Count: 2}}
 	o.discovery.Status.Machines = []metal3v1.MachineReport{{Node: "a", Reason: metal3v1.RefusedDuplicateSerial}}
@@ -28,11 +28,11 @@ func TestARestartRepeatsNoEvents(t *testing.T) {
 		return d
 	}
 	r.tell(t.Context(), o, refused("a", "b"))
-	assert.Empty(t, told.Events)
+	assert.Empty(t, recorder.Events)
 	r.tell(t.Context(), o, refused("a", "b", "c"))
-	assert.Len(t, told.Events, 1, "the new one is reported")
+	assert.Len(t, recorder.Events, 1, "the new one is reported")
 	r.tell(t.Context(), o, refused("a", "b", "c"))
-	assert.Len(t, told.Events, 1)
+	assert.Len(t, recorder.Events, 1)
 }
 
 func TestASummaryIsASentence(t *testing.T) {

@@ -6,6 +6,7 @@ package baremetalhostdiscovery
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,15 +20,42 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/reserve"
 )
 
-// reserve takes the boot MAC of a machine for one host, cluster-wide, and with it the right of that host to act on the machine's node. It
-// succeeds again for the same host.
+// reserve takes the boot MAC of a machine for one host, cluster-wide, and with it the right of that host to act on the machine's node; and the management
+// controller of the host, by the rule that holds for hosts that are made by hand. It succeeds again for the same host.
 func (r *Reconciler) reserve(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) error {
-	wanted, err := r.reservation(d, c)
+	wanted, err := r.reservations(d, c)
 	if err != nil {
 		return err
 	}
 	reserver := reserve.Reserver{Client: r.Client, Live: r.Live, Namespace: r.Namespace, FieldOwner: FieldOwner, Now: r.now}
-	return reserver.Take(ctx, wanted)
+	for _, w := range wanted {
+		if err := reserver.Take(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreserve gives reservations up whose name another host has, so that the machine can be a host of another name at once.
+func (r *Reconciler) unreserve(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost, why error) error {
+	if !errors.Is(why, errNameTaken) {
+		return nil
+	}
+	taken, err := r.reservations(d, c)
+	if err != nil {
+		return err
+	}
+	for _, w := range taken {
+		lease := &coordinationv1.Lease{}
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: w.LeaseName()}, lease)
+		if was := reservation.Of(lease); err == nil && was.Host == c.Host && was.UID == "" && !was.Ignored {
+			err = r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+		}
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // after a conflict another process has it
+			return wrap(err, "releasing the reservation of %s", w.Identity())
+		}
+	}
+	return nil
 }
 
 func (r *Reconciler) reserved(ctx context.Context, mac string) (*coordinationv1.Lease, error) {
@@ -36,14 +64,21 @@ func (r *Reconciler) reserved(ctx context.Context, mac string) (*coordinationv1.
 	return lease, wrap(err, "reading the reservation of %s", mac)
 }
 
-func (r *Reconciler) reservation(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (reservation.Reservation, error) {
+// reservations are what a new host needs: its boot MAC, and its management controller.
+func (r *Reconciler) reservations(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) ([]reservation.Reservation, error) {
 	wanted := reservation.Reservation{MAC: c.BootMAC, Host: c.Host, Node: c.Node, OnDeletion: reservation.Release, Renewed: r.now()}
 	if d.Spec.Rediscover == metal3v1.RediscoverIgnore || d.Spec.NodeDeletion == metal3v1.NodeDeletionKeep {
 		wanted.OnDeletion = reservation.Ignore
 	}
 	var err error
-	wanted.Ironic, err = referenceOf(d)
-	return wanted, err
+	if wanted.Ironic, err = referenceOf(d); err != nil {
+		return nil, err
+	}
+	out := []reservation.Reservation{wanted}
+	if key := inventory.BMCKey(c.BMCAddress); c.BMCAddress != "" && key != "" && !c.ShareBMC {
+		out = append(out, reservation.Reservation{BMC: key, Host: c.Host, OnDeletion: reservation.Release, Renewed: r.now()})
+	}
+	return out, nil
 }
 
 // referenceOf is what a host and its reservation say of the Ironic that knows the node.

@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
@@ -69,7 +69,7 @@ func newTheatre(t *testing.T, names ...string) *harness {
 // crashing is the rack as a process sees it.
 type crashing struct {
 	*demo.Rack
-	*faultinject.Crash
+	*faultinject.Injector
 }
 
 func (m crashing) Nodes(ctx context.Context, after string) (out []inventory.Node, err error) {
@@ -111,11 +111,11 @@ func (crashing) Refused() {}
 // process is one replica of the operator.
 type process struct {
 	*Reconciler
-	*faultinject.Crash
+	*faultinject.Injector
 	end func()
 }
 
-func (s *harness) start(f *faultinject.Crash) *process {
+func (s *harness) start(f *faultinject.Injector) *process {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	from := crashing{s.rack, f}
 	fleets := fleet.NewRegistry(nil)
@@ -130,7 +130,7 @@ func (s *harness) start(f *faultinject.Crash) *process {
 			return f.Call(func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
 		},
 	})
-	p := &process{Crash: f, Reconciler: New(Deps{
+	p := &process{Injector: f, Reconciler: New(Deps{
 		Client: writes, Live: s.WithWatch, Events: &events.FakeRecorder{}, Sources: from, Fleets: fleets, Counter: from, Namespace: system, Workers: 2,
 	})}
 	ahead := s.later

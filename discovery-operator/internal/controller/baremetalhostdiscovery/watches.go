@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -47,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&metal3v1.BareMetalHost{}, r.onHosts(), builder.WithPredicates(hostMatters())).
 		Watches(&coordinationv1.Lease{}, r.everyone(), builder.WithPredicates(reservationMatters())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: passTimeout}).
-		Complete(tracing.Reconciler("baremetalhostdiscovery", r))
+		Complete(tracing.Reconciler("baremetalhostdiscovery", outcome.Reconciler[ctrl.Request](r)))
 }
 
 // everyone makes all resources look again, soon.
@@ -91,7 +92,7 @@ func orderMatters() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*metal3v1.BareMetalHostDiscovery)
 			after, ok2 := e.ObjectNew.(*metal3v1.BareMetalHostDiscovery)
-			return !ok1 || !ok2 || before.Generation != after.Generation || refused(before) != refused(after)
+			return !ok1 || !ok2 || before.Generation != after.Generation || Refused(before) != Refused(after)
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
@@ -109,7 +110,7 @@ func hostMatters() predicate.Predicate {
 				return true
 			}
 			a, b := hostOf(before), hostOf(after)
-			return a.NodeID != b.NodeID || a.BootMAC != b.BootMAC || len(a.MACs) != len(b.MACs) && b.Resource == "" || a.BMC != b.BMC ||
+			return a.NodeID != b.NodeID || a.BootMAC != b.BootMAC || len(a.MACs) != len(b.MACs) && b.Resource == "" || a.BMC != b.BMC || a.BMCKey != b.BMCKey ||
 				a.Resource != b.Resource || a.Going != b.Going || a.Held != b.Held
 		},
 	}
