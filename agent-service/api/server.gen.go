@@ -1987,10 +1987,10 @@ type HostStage string
 
 // HostStaticNetworkConfig defines model for HostStaticNetworkConfig.
 type HostStaticNetworkConfig struct {
-	MacInterfaceMap []struct {
+	MacInterfaceMap nullable.Nullable[[]struct {
 		LogicalNicName string `json:"logical_nic_name,omitempty,omitzero"`
 		MacAddress     string `json:"mac_address,omitempty,omitzero"`
-	} `json:"mac_interface_map,omitempty,omitzero"`
+	}] `json:"mac_interface_map,omitempty,omitzero"`
 
 	// NetworkYaml The state that nmstate shall make.
 	NetworkYaml string `json:"network_yaml,omitempty,omitzero"`
@@ -2043,7 +2043,7 @@ type IgnitionEndpointHTTPHeader struct {
 
 // IgnoredValidations defines model for IgnoredValidations.
 type IgnoredValidations struct {
-	// ClusterValidationIds JSON: a list of ids. Clusters of this service have no validations of their own: it is empty.
+	// ClusterValidationIds JSON: a list of ids. What a cluster itself misses cannot be ignored: it is empty.
 	ClusterValidationIds string `json:"cluster-validation-ids,omitempty,omitzero"`
 
 	// HostValidationIds JSON: a list of ids; ["all"] for all that can be ignored.
@@ -2071,8 +2071,11 @@ type ImportClusterParams struct {
 
 // InfraEnv defines model for InfraEnv.
 type InfraEnv struct {
-	AdditionalNtpSources   string             `json:"additional_ntp_sources,omitempty,omitzero"`
-	AdditionalTrustBundle  string             `json:"additional_trust_bundle,omitempty,omitzero"`
+	AdditionalNtpSources  string `json:"additional_ntp_sources,omitempty,omitzero"`
+	AdditionalTrustBundle string `json:"additional_trust_bundle,omitempty,omitzero"`
+
+	// AgentLabels Labels of all hosts of the infra-env, beside their node_labels: spec.agentLabels of the custom resource.
+	AgentLabels            map[string]string  `json:"agent_labels,omitempty,omitzero"`
 	ClusterID              openapi_types.UUID `json:"cluster_id,omitempty,omitzero"`
 	CPUArchitecture        CPUArchitecture    `json:"cpu_architecture,omitempty,omitzero"`
 	CreatedAt              time.Time          `json:"created_at"`
@@ -2216,11 +2219,11 @@ type NodeLabelParams struct {
 
 // OnRelease The wiping of a host before it is free again.
 type OnRelease struct {
-	// Wipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every disk that can be installed to, too.
+	// Wipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every other disk that is part of the machine, too.
 	Wipe OnReleaseWipe `json:"wipe,omitempty,omitzero"`
 }
 
-// OnReleaseWipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every disk that can be installed to, too.
+// OnReleaseWipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every other disk that is part of the machine, too.
 type OnReleaseWipe string
 
 // OpenshiftVersion defines model for OpenshiftVersion.
@@ -2571,8 +2574,11 @@ type ListAllHostsParams struct {
 	Unbound *bool `form:"unbound,omitempty" json:"unbound,omitempty"`
 
 	// Search Only those whose name, id, serial number, MAC address or IP address contains this, whatever the case.
-	Search *string                 `form:"search,omitempty" json:"search,omitempty"`
-	Role   *ListAllHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
+	Search *string `form:"search,omitempty" json:"search,omitempty"`
+
+	// LabelSelector Only hosts whose labels match, as in AllocationParams.
+	LabelSelector *string                 `form:"label_selector,omitempty" json:"label_selector,omitempty"`
+	Role          *ListAllHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
 
 	// Status Only those in one of these states.
 	Status        *[]HostStatus `form:"status,omitempty" json:"status,omitempty"`
@@ -2597,8 +2603,11 @@ type CountHostsParams struct {
 	Unbound *bool `form:"unbound,omitempty" json:"unbound,omitempty"`
 
 	// Search Only those whose name, id, serial number, MAC address or IP address contains this, whatever the case.
-	Search *string               `form:"search,omitempty" json:"search,omitempty"`
-	Role   *CountHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
+	Search *string `form:"search,omitempty" json:"search,omitempty"`
+
+	// LabelSelector Only hosts whose labels match, as in AllocationParams.
+	LabelSelector *string               `form:"label_selector,omitempty" json:"label_selector,omitempty"`
+	Role          *CountHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
 }
 
 // CountHostsParamsRole defines parameters for CountHosts.
@@ -4906,6 +4915,19 @@ func (siw *ServerInterfaceWrapper) ListAllHosts(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional query parameter "label_selector" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label_selector", r.URL.Query(), &params.LabelSelector, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label_selector"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label_selector", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "role" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "role", r.URL.Query(), &params.Role, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -5039,6 +5061,19 @@ func (siw *ServerInterfaceWrapper) CountHosts(w http.ResponseWriter, r *http.Req
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "search"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "search", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "label_selector" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "label_selector", r.URL.Query(), &params.LabelSelector, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label_selector"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label_selector", Err: err})
 		}
 		return
 	}

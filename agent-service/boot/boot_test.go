@@ -93,15 +93,15 @@ func (s scheme) secure(t *testing.T, dir string) []string {
 // outsider asks as the test does, which trusts any certificate: what the machines trust is what counts.
 var outsider = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// world is a service with our live image and a system to install.
-type world struct {
+// testEnv is a service with our live image and a system to install.
+type testEnv struct {
 	// inside is how machines reach the service, outside how the test does.
 	inside, outside string
 	// machine is there once it was switched on.
 	machine *machinetest.Machine
 }
 
-func newWorld(t *testing.T, by scheme, more ...string) *world {
+func newTestEnv(t *testing.T, by scheme, more ...string) *testEnv {
 	t.Helper()
 	machinetest.Need(t)
 	live, err := os.ReadFile(liveImage)
@@ -121,7 +121,7 @@ func newWorld(t *testing.T, by scheme, more ...string) *world {
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	w := &world{inside: string(by) + "://" + machinetest.Gateway + ":" + port, outside: string(by) + "://127.0.0.1:" + port}
+	w := &testEnv{inside: string(by) + "://" + machinetest.Gateway + ":" + port, outside: string(by) + "://127.0.0.1:" + port}
 	o, err := app.ParseOptions(append([]string{
 		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + w.inside,
 		"--live-images=" + list, "--live-image-cache=" + filepath.Join(dir, "live"), "--os-images=" + systems, "--host-minimums=" + minimums,
@@ -178,7 +178,7 @@ func serveSystem(t *testing.T) []agentproto.OSImage {
 }
 
 // call asks the service and decodes its answer.
-func (w *world) call(t *testing.T, method, path, body string, into any) {
+func (w *testEnv) call(t *testing.T, method, path, body string, into any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, w.outside+rest+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func (w *world) call(t *testing.T, method, path, body string, into any) {
 }
 
 // download saves what is at an address as machines see it.
-func (w *world) download(t *testing.T, address string) string {
+func (w *testEnv) download(t *testing.T, address string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "downloaded")
 	file, err := os.Create(path)
@@ -228,7 +228,7 @@ type cluster struct {
 }
 
 // infraEnv makes an InfraEnv with the given networks, a JSON list of static_network_config.
-func (w *world) infraEnv(t *testing.T, networks string) infraEnv {
+func (w *testEnv) infraEnv(t *testing.T, networks string) infraEnv {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.outside+"/readyz", http.NoBody)
@@ -245,14 +245,14 @@ func (w *world) infraEnv(t *testing.T, networks string) infraEnv {
 }
 
 // power switches on a machine with a blank disk, which it boots from as soon as it can.
-func (w *world) power(t *testing.T, hardware machinetest.Hardware) {
+func (w *testEnv) power(t *testing.T, hardware machinetest.Hardware) {
 	t.Helper()
 	hardware.Disk = machinetest.BlankDisk(t)
 	w.machine = machinetest.PowerOn(t, hardware)
 }
 
 // until asks for an object until it is as wanted.
-func until[T any](t *testing.T, w *world, path string, wanted func(T) bool, says string) T {
+func until[T any](t *testing.T, w *testEnv, path string, wanted func(T) bool, says string) T {
 	t.Helper()
 	var found T
 	w.machine.Until(t, path, func() error {
@@ -267,7 +267,7 @@ func until[T any](t *testing.T, w *world, path string, wanted func(T) bool, says
 }
 
 // appears waits until the machine registered and told what it is made of.
-func (w *world) appears(t *testing.T, env infraEnv) host {
+func (w *testEnv) appears(t *testing.T, env infraEnv) host {
 	t.Helper()
 	hosts := until(t, w, "/infra-envs/"+env.ID+"/hosts", func(hosts []host) bool { return len(hosts) == 1 }, "no machine registered")
 	return until(t, w, env.host(hosts[0]), func(h host) bool { return h.Inventory != "" }, "the machine did not tell what it is made of")
@@ -278,7 +278,7 @@ func (e infraEnv) host(h host) string { return "/infra-envs/" + e.ID + "/hosts/"
 // A machine boots the downloaded image and registers, is bound, writes its disk, restarts from it and reports that it is installed.
 func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "https")
+	w := newTestEnv(t, "https")
 	env := w.infraEnv(t, "[]")
 	assert.LessOrEqual(t, len(env.DownloadURL), 200)
 	assert.True(t, strings.HasSuffix(env.DownloadURL, ".iso"), env.DownloadURL)
@@ -305,7 +305,7 @@ func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 	w.call(t, http.MethodGet, "/clusters/"+c.ID, "", &c)
 	assert.Equal(t, "installed", c.Status, c.StatusInfo)
 	assert.Contains(t, w.machine.String(), "muster.installed", "the machine started from its disk")
-	told(t, w, found.ID, c.ID)
+	requireInstallationEvents(t, w, found.ID, c.ID)
 }
 
 // seen checks an inventory.
@@ -319,8 +319,8 @@ func seen(t *testing.T, of, mode string) hardware.Inventory {
 	return inventory
 }
 
-// told checks that the events of the cluster tell the installation: written with progress, restarted, and reported by the installed system.
-func told(t *testing.T, w *world, hostID, clusterID string) {
+// requireInstallationEvents checks that the events of the cluster tell the installation: written with progress, restarted, and reported by the installed system.
+func requireInstallationEvents(t *testing.T, w *testEnv, hostID, clusterID string) {
 	t.Helper()
 	var events []struct {
 		Message string `json:"message"`
@@ -337,7 +337,7 @@ func told(t *testing.T, w *world, hostID, clusterID string) {
 
 func TestAMachineBootsKernelAndInitrdWithItsStaticNetwork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "https")
+	w := newTestEnv(t, "https")
 	env := w.infraEnv(t, `[{"mac_interface_map":[{"mac_address":"`+machinetest.MAC+`","logical_nic_name":"nic0"}],"network_yaml":"`+strings.ReplaceAll(stated, "\n", "\\n")+`"}]`)
 	kernel := w.download(t, w.inside+"/boot-artifacts/kernel?version=live&arch=x86_64")
 	initrd := w.download(t, strings.TrimSuffix(env.DownloadURL, "/discovery.iso")+"/pxe-initrd")

@@ -29,7 +29,7 @@ const namespace = "metal"
 
 // resources are what a user of custom resources makes and sees.
 type resources struct {
-	*world
+	*testEnv
 	user client.Client
 }
 
@@ -43,7 +43,7 @@ func newResources(t *testing.T) resources {
 	}
 	user, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	r := resources{world: newWorld(t, "http", "--kube-api", "--kubeconfig="+controlplanetest.Kubeconfig(t)), user: user}
+	r := resources{testEnv: newTestEnv(t, "http", "--kube-api", "--kubeconfig="+controlplanetest.Kubeconfig(t)), user: user}
 	r.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	r.create(t, &corev1.Secret{
 		ObjectMeta: named("pull"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
@@ -161,5 +161,5 @@ func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	r.until(t, agent, says(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted), "the Agent does not say that its machine is installed")
 	assert.Equal(t, "Done", agent.Status.Progress.CurrentStage)
 	assert.Contains(t, r.machine.String(), "muster.installed", "the machine started from its disk")
-	told(t, r.world, agent.Name, string(deployment.UID))
+	requireInstallationEvents(t, r.testEnv, agent.Name, string(deployment.UID))
 }

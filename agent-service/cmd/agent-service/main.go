@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/app"
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/logging"
 )
 
 // collectAfter is by how much memory grows between two collections, in percent: each of them reads the stacks of all held polls, so that half as many as usual are
@@ -40,7 +41,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		logging.Ended("agent-service", err)
 		os.Exit(1) //nolint:gocritic // the process ends: there is nothing left to stop
 	}
 }

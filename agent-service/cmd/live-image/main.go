@@ -24,8 +24,15 @@ func main() {
 	flag.StringVar(&parts.Grub.Mkimage, "grub-mkimage", "", "program that makes GRUB's loaders")
 	out := flag.String("out", "live.iso", "image to write")
 	disk := flag.String("disk", "", "disk image of a small system to install, packed by zstd; empty for none")
+	ramdisk := flag.String("ramdisk", "", "RAM disk to write for machines that boot over the network, in the place of an image; empty for none")
 	flag.Parse()
-	if err := run(parts, *out, *disk); err != nil {
+	var err error
+	if *ramdisk != "" {
+		err = liveimage.BuildRAMDisk(parts, *ramdisk)
+	} else {
+		err = run(parts, *out, *disk)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "live-image:", err)
 		os.Exit(1)
 	}

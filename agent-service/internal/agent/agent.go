@@ -77,9 +77,9 @@ type Options struct {
 	Version    string
 	// Interval is the time between polls that are not held. Zero holds polls.
 	Interval time.Duration
-	// Told is called with every answer to a poll and the time that it took, for measurements; nil for none.
-	Told func(host uuid.UUID, steps []api.Step, took time.Duration)
-	Log  *zap.Logger
+	// OnInstructions is called with every answer to a poll and the time that it took, for measurements; nil for none.
+	OnInstructions func(host uuid.UUID, steps []api.Step, took time.Duration)
+	Log            *zap.Logger
 }
 
 // Agent is one machine's agent.
@@ -250,8 +250,8 @@ func (a *Agent) serve(ctx context.Context) error {
 			wait, renewed = firstBackOff, false
 			took := time.Since(begin)
 			next = a.rest(steps, took)
-			if a.Told != nil {
-				a.Told(a.identity.HostID, steps.Instructions, took)
+			if a.OnInstructions != nil {
+				a.OnInstructions(a.identity.HostID, steps.Instructions, took)
 			}
 			a.start(ctx, &workers, steps.Instructions, end)
 			if steps.PostStepAction == api.Exit {

@@ -195,21 +195,21 @@ func (s *site) run(number int, change ...func(*Options)) (machine *Generated, en
 	require.NoError(s.t, err)
 	machine = &Generated{Seed: "t", Number: number, Client: client, Connection: connection}
 	ctx, cancel := context.WithCancel(context.Background())
-	done, told := make(chan error, 1), make(chan error, 1)
+	done, result := make(chan error, 1), make(chan error, 1)
 	options := Options{Connection: connection, Machine: machine, Version: "test", Log: zaptest.NewLogger(s.t)}
 	for _, one := range change {
 		one(&options)
 	}
 	go func() {
 		err := New(options).Run(ctx)
-		told <- err
+		result <- err
 		done <- err
 	}()
 	s.t.Cleanup(func() {
 		cancel()
 		require.ErrorIs(s.t, cmp.Or(<-done, context.Canceled), context.Canceled)
 	})
-	return machine, told, cancel
+	return machine, result, cancel
 }
 
 func (s *site) reaches(machine *Generated, state lifecycle.State) {
@@ -263,13 +263,13 @@ func TestHostsInstallAndReport(t *testing.T) {
 type held struct {
 	agentproto.OSImage
 	begun, ended atomic.Int32
-	letGo        chan struct{}
+	proceed      chan struct{}
 }
 
 func holding(t *testing.T) *held {
 	t.Helper()
 	content := imagetest.Noise(1 << 20)
-	h := &held{letGo: make(chan struct{})}
+	h := &held{proceed: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer h.ended.Add(1)
 		half := len(content) / 2
@@ -277,7 +277,7 @@ func holding(t *testing.T) *held {
 		_ = http.NewResponseController(w).Flush()
 		if h.begun.Add(1) == 1 {
 			select {
-			case <-h.letGo:
+			case <-h.proceed:
 			case <-r.Context().Done():
 				return
 			}
@@ -376,7 +376,7 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 		after, err := s.service.GetHost(t.Context(), admin, key)
 		return err == nil && after.RegisteredAt.After(before.RegisteredAt)
 	}, patience, 20*time.Millisecond, "the agent registers again")
-	close(image.letGo)
+	close(image.proceed)
 	s.reaches(machine, lifecycle.Installed)
 	require.NoError(t, <-ended)
 	assert.Equal(t, int32(1), image.begun.Load(), "the running step goes on")
@@ -407,7 +407,7 @@ func TestAnAgentThatIsAwayWhenItsInstallationEndsStopsWriting(t *testing.T) {
 			gone, back := make(chan struct{}), make(chan struct{})
 			machine, _, _ := s.run(1, func(o *Options) {
 				o.Interval = 50 * time.Millisecond
-				o.Told = func(uuid.UUID, []api.Step, time.Duration) {
+				o.OnInstructions = func(uuid.UUID, []api.Step, time.Duration) {
 					if away.CompareAndSwap(true, false) {
 						close(gone)
 						<-back
@@ -462,14 +462,14 @@ func TestAnInstallationThatIsEndedStopsWriting(t *testing.T) {
 // restarting is a machine whose restart begins, and goes on when it is released.
 type restarting struct {
 	*Generated
-	begun, letGo chan struct{}
+	begun, proceed chan struct{}
 }
 
 // Restart implements Machine.
 func (r restarting) Restart(ctx context.Context) error {
 	close(r.begun)
 	select {
-	case <-r.letGo:
+	case <-r.proceed:
 		return r.Generated.Restart(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
@@ -484,12 +484,12 @@ func TestAMachineThatRestartsIsNotStopped(t *testing.T) {
 		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
-	r := restarting{begun: make(chan struct{}), letGo: make(chan struct{})}
+	r := restarting{begun: make(chan struct{}), proceed: make(chan struct{})}
 	stopped := make(chan struct{}, 100)
 	machine, ended, _ := s.run(1, func(o *Options) {
 		r.Generated, _ = o.Machine.(*Generated)
 		o.Machine = r
-		o.Told = func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
+		o.OnInstructions = func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
 			if slices.ContainsFunc(steps, func(s api.Step) bool { return s.StepType == api.StepTypeStopInstallation }) {
 				stopped <- struct{}{}
 			}
@@ -501,7 +501,7 @@ func TestAMachineThatRestartsIsNotStopped(t *testing.T) {
 	_, err = s.service.ResetCluster(t.Context(), admin, cluster.ID)
 	require.NoError(t, err)
 	<-stopped
-	close(r.letGo)
+	close(r.proceed)
 	require.NoError(t, <-ended, "the agent is gone with the system that it ran on")
 	s.reaches(machine, lifecycle.ResettingPendingUserAction)
 }

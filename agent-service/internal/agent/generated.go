@@ -225,7 +225,7 @@ func (g *Generated) Restart(ctx context.Context) error {
 		return err
 	}
 	for _, stage := range []api.HostStage{api.HostStageConfiguring, api.HostStageJoined, api.HostStageDone} {
-		// What is refused is of no use any more; the system is there all the same.
+		// A refused upload is of no use any more; the system is there all the same.
 		err := insist(ctx, func() error { return g.Connection.Progress(ctx, g.HostID(), stage, "") })
 		if status := statusOf(err); err != nil && status != http.StatusConflict && status != http.StatusNotFound && status != http.StatusUnauthorized {
 			return err

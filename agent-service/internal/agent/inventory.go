@@ -136,16 +136,42 @@ func (m *Real) disk(name string, known *ghw.Disk) hardware.Disk {
 	for _, holder := range holders {
 		disk.Holders = strings.TrimPrefix(disk.Holders+","+holder.Name(), ",")
 	}
+	disk.Remote = remote(at)
 	disk.IsInstallationMedia = m.mounted(name, content("/proc/self/mounts"))
 	disk.InstallationEligibility = eligible(disk, content(filepath.Join(at, "ro")) == "1")
 	return disk
 }
 
+// remote says that the kernel reaches a disk over a network: by iSCSI, Fibre Channel, or NVMe over fabrics.
+func remote(at string) bool {
+	device, err := filepath.EvalSymlinks(at)
+	if err != nil {
+		return false
+	}
+	for element := range strings.SplitSeq(device, "/") {
+		number, session := strings.CutPrefix(element, "session")
+		if _, err := strconv.Atoi(number); session && err == nil || strings.HasPrefix(element, "rport-") {
+			return true
+		}
+	}
+	direct, _ := filepath.Glob(filepath.Join(at, "device/transport"))
+	paths, _ := filepath.Glob(filepath.Join(at, "device/nvme*/transport"))
+	return slices.ContainsFunc(append(direct, paths...), func(file string) bool {
+		return slices.Contains([]string{"tcp", "rdma", "fc", "loop"}, content(file))
+	})
+}
+
+// Reasons why a disk cannot be installed to.
+const (
+	tooSmall = "the disk is too small"
+	inUse    = "the disk is in use"
+)
+
 func eligible(disk hardware.Disk, readOnly bool) hardware.Eligibility {
 	var reasons []string
 	for reason, is := range map[string]bool{
-		"the disk is removable": disk.Removable, "the disk is optical": disk.DriveType == "ODD", "the disk is too small": disk.SizeBytes < minimumDisk,
-		"the disk is read only": readOnly, "the disk is in use": disk.IsInstallationMedia || disk.Holders != "",
+		"the disk is removable": disk.Removable, "the disk is optical": disk.DriveType == "ODD", tooSmall: disk.SizeBytes < minimumDisk,
+		"the disk is read only": readOnly, inUse: disk.IsInstallationMedia || disk.Holders != "",
 	} {
 		if is {
 			reasons = append(reasons, reason)

@@ -234,7 +234,7 @@ func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *ht
 
 // fleet runs generated machines until ctx ends or all of them are installed.
 func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *http.Client, log *zap.Logger) error {
-	told, done, err := s.tracer()
+	onInstructions, done, err := s.tracer()
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *htt
 			if pause(ctx, s.ramp*time.Duration(n)/time.Duration(s.simulate)) != nil {
 				return
 			}
-			a := New(Options{Connection: connection, Machine: machine, Version: Version, Interval: s.poll, Told: told, Log: log})
+			a := New(Options{Connection: connection, Machine: machine, Version: Version, Interval: s.poll, OnInstructions: onInstructions, Log: log})
 			if err := a.Run(ctx); err != nil && ctx.Err() == nil {
 				log.Error("a generated machine ended", zap.Stringer("host", machine.HostID()), zap.Error(err))
 			}
@@ -261,7 +261,7 @@ func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *htt
 }
 
 // tracer writes the instructions of machines to the trace file.
-func (s *settings) tracer() (told func(uuid.UUID, []api.Step, time.Duration), done func(), err error) {
+func (s *settings) tracer() (onInstructions func(uuid.UUID, []api.Step, time.Duration), done func(), err error) {
 	if s.trace == "" {
 		return nil, func() {}, nil
 	}
@@ -271,7 +271,7 @@ func (s *settings) tracer() (told func(uuid.UUID, []api.Step, time.Duration), do
 	}
 	var mu sync.Mutex
 	encoder := json.NewEncoder(file)
-	told = func(host uuid.UUID, steps []api.Step, took time.Duration) {
+	onInstructions = func(host uuid.UUID, steps []api.Step, took time.Duration) {
 		types := make([]string, 0, len(steps))
 		for _, step := range steps {
 			types = append(types, string(step.StepType))
@@ -280,5 +280,5 @@ func (s *settings) tracer() (told func(uuid.UUID, []api.Step, time.Duration), do
 		defer mu.Unlock()
 		_ = encoder.Encode(map[string]any{"host": host, "at": time.Now().UnixNano(), "took": took, "steps": types})
 	}
-	return told, func() { _ = file.Close() }, nil
+	return onInstructions, func() { _ = file.Close() }, nil
 }

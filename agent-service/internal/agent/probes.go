@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,10 +15,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/beevik/ntp"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
@@ -64,25 +66,18 @@ const (
 	unreachable  = "unreachable"
 )
 
+// ntpPort is replaced by tests.
+var ntpPort = 123
+
 func askTime(ctx context.Context, name string) string {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	connection, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(name, "123"))
-	if err != nil {
+	answer, err := ntp.QueryWithOptions(net.JoinHostPort(name, strconv.Itoa(ntpPort)), ntp.QueryOptions{
+		Timeout: probeTimeout,
+		Dialer:  func(_, remote string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "udp", remote) },
+	})
+	switch {
+	case err != nil:
 		return unreachable
-	}
-	defer func() { _ = connection.Close() }()
-	deadline, _ := ctx.Deadline()
-	_ = connection.SetDeadline(deadline)
-	packet := make([]byte, 48)
-	packet[0] = 0x23 // version 4, client
-	if _, err := connection.Write(packet); err != nil {
-		return unreachable
-	}
-	if n, err := connection.Read(packet); err != nil || n < len(packet) {
-		return unreachable
-	}
-	if stratum := packet[1]; stratum == 0 || stratum > 15 || binary.BigEndian.Uint64(packet[40:]) == 0 {
+	case answer.Validate() != nil:
 		return "error"
 	}
 	return synchronized

@@ -41,6 +41,8 @@ type Real struct {
 	HostID uuid.UUID
 	// open replaces how disks are opened that are wiped; nil for the kernel's way.
 	open func(name string) (blockDevice, error)
+	// stop replaces how a device is stopped that is made of others; nil for the kernel's way.
+	stop func(name string) error
 }
 
 // identities is the name space of host ids.

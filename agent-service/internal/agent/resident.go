@@ -60,7 +60,7 @@ func (a *Agent) load(ctx context.Context, step api.Step) error {
 	return a.Machine.Load(ctx, wanted)
 }
 
-// reboot restarts the machine into the discovery image. What was loaded before may be gone with a restart of this process or of the machine.
+// reboot restarts the machine into the discovery image. A kernel that was loaded before may be gone with a restart of this process or of the machine.
 func (a *Agent) reboot(ctx context.Context, step api.Step) error {
 	if err := a.load(ctx, step); err != nil {
 		return err

@@ -88,12 +88,12 @@ func (a *Agent) write(ctx context.Context, step api.Step) error {
 	if err := a.stage(ctx, api.HostStageWritingImageToDisk, "0%"); err != nil {
 		return err
 	}
-	told := time.Now()
+	reported := time.Now()
 	return a.Machine.Write(ctx, job, func(percent int) {
-		if time.Since(told) < 2*time.Second && percent < 100 {
+		if time.Since(reported) < 2*time.Second && percent < 100 {
 			return
 		}
-		told = time.Now()
+		reported = time.Now()
 		// The percentage is news, not a fact that has to arrive.
 		if err := a.Connection.Progress(ctx, a.identity.HostID, api.HostStageWritingImageToDisk, fmt.Sprintf("%d%%", percent)); err != nil {
 			a.Log.Debug("progress was not taken", zap.Error(err))

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -59,7 +60,7 @@ type wipeTarget struct {
 	partitions []span
 }
 
-// wipe erases the disks that were asked for, and no other. None is touched unless each is found once and can be written to.
+// wipe erases the disks that were asked for, and no other. None is touched unless each is found once and can be written to. What is made of them is taken apart first.
 func (m *Real) wipe(ctx context.Context, step api.Step) (any, error) {
 	var wanted agentproto.WipeArgs
 	if err := arguments(step, &wanted); err != nil {
@@ -74,6 +75,9 @@ func (m *Real) wipe(ctx context.Context, step api.Step) (any, error) {
 			_ = t.Close() // it was flushed, or is of no use
 		}
 	}()
+	if err := m.free(wanted.Disks); err != nil {
+		return nil, err
+	}
 	for _, one := range wanted.Disks {
 		target, err := m.openTarget(hardware.DiskIdentity(one))
 		if err != nil {
@@ -91,14 +95,35 @@ func (m *Real) wipe(ctx context.Context, step api.Step) (any, error) {
 	return done, nil
 }
 
+// free takes apart what is made of disks, when each of them was found.
+func (m *Real) free(wanted []agentproto.DiskIdentity) error {
+	var names []string
+	for _, one := range wanted {
+		if !hardware.DiskIdentity(one).Complete() {
+			return fmt.Errorf("%s cannot be distinguished from others", hardware.DiskIdentity(one))
+		}
+		found, err := m.only(hardware.DiskIdentity(one))
+		if err != nil {
+			return err
+		}
+		names = append(names, found.Name)
+	}
+	for i, name := range names {
+		if err := m.takeApart(name); err != nil {
+			return fmt.Errorf("the %s (%s) cannot be wiped: %s: %w", hardware.DiskIdentity(wanted[i]), name, inUse, err)
+		}
+	}
+	return nil
+}
+
 // openTarget finds a disk by its identity and opens it. It compares the open disk once more: a name may be of another disk by then.
 func (m *Real) openTarget(wanted hardware.DiskIdentity) (*wipeTarget, error) {
-	if !wanted.Complete() {
-		return nil, fmt.Errorf("%s cannot be distinguished from others", wanted)
-	}
 	found, err := m.only(wanted)
 	if err != nil {
 		return nil, err
+	}
+	if held := m.holders(found.Name); len(held) > 0 {
+		return nil, fmt.Errorf("the %s (%s) cannot be wiped: %s: %s is made of it again", wanted, found.Name, inUse, strings.Join(held, ", "))
 	}
 	device, err := m.openBlock(found.Name)
 	if err != nil {
@@ -128,10 +153,17 @@ func (m *Real) only(wanted hardware.DiskIdentity) (hardware.Disk, error) {
 	case !same[0].Identity().Is(wanted):
 		return hardware.Disk{}, fmt.Errorf("the %s (%s) differs from the one that was written: in size, worldwide name or id", wanted, same[0].Name)
 	}
-	if eligible := same[0].InstallationEligibility; !eligible.Eligible {
-		return hardware.Disk{}, fmt.Errorf("the %s (%s) cannot be wiped: %s", wanted, same[0].Name, strings.Join(eligible.NotEligibleReasons, ", "))
+	if why := unwipeable(same[0]); len(why) > 0 {
+		return hardware.Disk{}, fmt.Errorf("the %s (%s) cannot be wiped: %s", wanted, same[0].Name, strings.Join(why, ", "))
 	}
 	return same[0], nil
+}
+
+// unwipeable is why a disk cannot be wiped. One that is too small for an operating system can, and what is made of it can be taken apart.
+func unwipeable(disk hardware.Disk) []string {
+	return slices.DeleteFunc(slices.Clone(disk.InstallationEligibility.NotEligibleReasons), func(reason string) bool {
+		return reason == tooSmall || reason == inUse && !disk.IsInstallationMedia
+	})
 }
 
 // verify reads the identity of what is open, by the number that the kernel gave it.

@@ -159,18 +159,30 @@ func TestNoOtherDiskIsWiped(t *testing.T) {
 		ask   []agentproto.DiskIdentity
 		says  string
 	}{
-		"the disk is gone":                       {given: func(b *bay) { b.plug("vdy", "S2") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "there is no disk with serial number S1"},
-		"one of two is gone":                     {given: func(b *bay) { b.plug("vdy", "S2") }, ask: []agentproto.DiskIdentity{identified("S2"), identified("S1")}, says: "there is no disk with serial number S1"},
-		"the same serial number twice":           {given: func(b *bay) { b.plug("vdy", "S1"); b.plug("vdz", "S1") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "more than one"},
-		"the same serial number, another size":   {given: func(b *bay) { b.plug("vdy", "S1", fact("size", "999")); b.plug("vdz", "S1") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "more than one"},
-		"the disk has another size":              {given: func(b *bay) { b.plug("vdy", "S1", fact("size", "409600")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "differs"},
-		"the disk has another worldwide name":    {given: func(b *bay) { b.plug("vdy", "S1", fact("wwid", "naa.5")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "differs"},
-		"the recorded id is not there":           {given: func(b *bay) { b.plug("vdy", "S1") }, ask: []agentproto.DiskIdentity{{Serial: "S1", SizeBytes: diskSize, ID: "/dev/disk/by-id/virtio-S1"}}, says: "differs"},
-		"no serial number was recorded":          {given: func(b *bay) { b.plug("vdy", "") }, ask: []agentproto.DiskIdentity{{SizeBytes: diskSize}}, says: "cannot be distinguished from others"},
-		"no size was recorded":                   {given: func(b *bay) { b.plug("vdy", "S1") }, ask: []agentproto.DiskIdentity{{Serial: "S1"}}, says: "cannot be distinguished from others"},
-		"no disk is named":                       {given: func(b *bay) { b.plug("vdy", "S1") }, says: "names no disk"},
-		"the disk is read only":                  {given: func(b *bay) { b.plug("vdy", "S1", fact("ro", "1")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "read only"},
-		"something is made on top of the disk":   {given: func(b *bay) { b.plug("vdy", "S1", fact("holders/dm-0/x", "")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "in use"},
+		"the disk is gone":                     {given: func(b *bay) { b.plug("vdy", "S2") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "there is no disk with serial number S1"},
+		"one of two is gone":                   {given: func(b *bay) { b.plug("vdy", "S2") }, ask: []agentproto.DiskIdentity{identified("S2"), identified("S1")}, says: "there is no disk with serial number S1"},
+		"the same serial number twice":         {given: func(b *bay) { b.plug("vdy", "S1"); b.plug("vdz", "S1") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "more than one"},
+		"the same serial number, another size": {given: func(b *bay) { b.plug("vdy", "S1", fact("size", "999")); b.plug("vdz", "S1") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "more than one"},
+		"the disk has another size":            {given: func(b *bay) { b.plug("vdy", "S1", fact("size", "409600")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "differs"},
+		"the disk has another worldwide name":  {given: func(b *bay) { b.plug("vdy", "S1", fact("wwid", "naa.5")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "differs"},
+		"the recorded id is not there":         {given: func(b *bay) { b.plug("vdy", "S1") }, ask: []agentproto.DiskIdentity{{Serial: "S1", SizeBytes: diskSize, ID: "/dev/disk/by-id/virtio-S1"}}, says: "differs"},
+		"no serial number was recorded":        {given: func(b *bay) { b.plug("vdy", "") }, ask: []agentproto.DiskIdentity{{SizeBytes: diskSize}}, says: "cannot be distinguished from others"},
+		"no size was recorded":                 {given: func(b *bay) { b.plug("vdy", "S1") }, ask: []agentproto.DiskIdentity{{Serial: "S1"}}, says: "cannot be distinguished from others"},
+		"no disk is named":                     {given: func(b *bay) { b.plug("vdy", "S1") }, says: "names no disk"},
+		"the disk is read only":                {given: func(b *bay) { b.plug("vdy", "S1", fact("ro", "1")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "read only"},
+		"something is made on top of the disk": {given: func(b *bay) { b.plug("vdy", "S1", fact("holders/dm-0/x", "")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "in use"},
+		"something runs on top of its partition": {
+			given: func(b *bay) {
+				b.plug("vdy", "S1", fact("vdy1/holders/md0/x", ""))
+				b.stop = func(string) error { return errors.New("device or resource busy") }
+			}, ask: []agentproto.DiskIdentity{identified("S1")}, says: "S1 (vdy) cannot be wiped: the disk is in use: md0 is made of it: device or resource busy",
+		},
+		"it is made again at once": {
+			given: func(b *bay) {
+				b.plug("vdy", "S1", fact("vdy1/holders/md0/x", ""))
+				b.stop = func(string) error { return nil }
+			}, ask: []agentproto.DiskIdentity{identified("S1")}, says: "md0 is made of it again",
+		},
 		"the disk can be pulled out":             {given: func(b *bay) { b.plug("vdy", "S1", fact("removable", "1")) }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "removable"},
 		"a part of a serial number":              {given: func(b *bay) { b.plug("vdy", "S11") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "there is no"},
 		"disks swap between looking and opening": {given: func(b *bay) { swap(b, "S2") }, ask: []agentproto.DiskIdentity{identified("S1")}, says: "another disk"},
@@ -230,6 +242,60 @@ func TestAWipeThatIsInterruptedIsBegunAgain(t *testing.T) {
 		d.left = 0
 		_, err = b.wipeStep(identified("S1"))
 		require.NoError(t, err)
+	}
+}
+
+// What is made of a disk is taken apart, the uppermost first; another disk that it is made of, too, keeps its content.
+func TestADiskOfARAIDIsWiped(t *testing.T) {
+	b := newBay(t)
+	disk, mirror := b.plug("vdy", "S1", fact("vdy1/holders/md0/x", ""), fact("size", strconv.Itoa(diskSize/512))), b.plug("vdz", "S2", fact("vdz1/holders/md0/x", ""))
+	require.NoError(t, os.MkdirAll(filepath.Join(b.Sys, "block/md0/holders/dm-0"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(b.Sys, "block/dm-0/holders/dm-1"), 0o700))
+	var stopped []string
+	b.stop = func(name string) error {
+		stopped = append(stopped, name)
+		held, err := filepath.Glob(filepath.Join(b.Sys, "block/*/holders", name))
+		require.NoError(t, err)
+		below, err := filepath.Glob(filepath.Join(b.Sys, "block/*/*/holders", name))
+		require.NoError(t, err)
+		for _, entry := range append(held, below...) {
+			require.NoError(t, os.RemoveAll(entry))
+		}
+		return nil
+	}
+	_, err := b.wipeStep(identified("S1"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"dm-1", "dm-0", "md0"}, stopped)
+	assert.Positive(t, disk.touched)
+	mirror.untouched(t, "vdz")
+}
+
+func TestASoftwareRAIDIsStoppedByTheKernel(t *testing.T) {
+	b := newBay(t)
+	state := filepath.Join(b.Sys, "block/md0/md/array_state")
+	require.NoError(t, os.MkdirAll(filepath.Dir(state), 0o700))
+	require.NoError(t, os.WriteFile(state, []byte("active"), 0o600))
+	require.NoError(t, b.stopHolder("md0"))
+	assert.Equal(t, "clear", content(state))
+	assert.ErrorContains(t, b.stopHolder("bcache0"), "not known how to stop it")
+}
+
+func TestDisksThatAreReachedOverANetworkAreNoneOfTheMachine(t *testing.T) {
+	for device, want := range map[string]bool{
+		"devices/pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda":            true,
+		"devices/pci0000:00/host6/port-6:0/end_device-6:0/target6:0:0/block/sda": true,
+		"devices/platform/host2/session1/target2:0:0/2:0:0:0/block/sda":          false,
+		"devices/pci0000:00/host7/rport-7:0-0/target7:0:0/7:0:0:0/block/sda":     false,
+		"devices/virtual/nvme-fabrics/ctl/nvme0/sessions/nvme0n1":                true,
+	} {
+		m := &Real{Sys: t.TempDir()}
+		require.NoError(t, os.MkdirAll(filepath.Join(m.Sys, device), 0o700))
+		require.NoError(t, os.MkdirAll(filepath.Join(m.Sys, "block"), 0o700))
+		name := filepath.Base(device)
+		require.NoError(t, os.Symlink(filepath.Join(m.Sys, device), filepath.Join(m.Sys, "block", name)))
+		assert.Equal(t, want, m.disk(name, nil).Fixed(), device)
+		fact("device/transport", "tcp")(filepath.Join(m.Sys, device))
+		assert.False(t, m.disk(name, nil).Fixed(), "NVMe over TCP")
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/go-logr/zapr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
@@ -29,23 +28,23 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/logging"
+	"github.com/muster-io/muster/apis/operator"
+	"github.com/muster-io/muster/apis/requestcount"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
 const (
-	// shutdownTimeout is how long requests that run may take to end. Held polls are answered at once.
-	shutdownTimeout = 20 * time.Second
 	// storePatience is how long the database may take to come up.
 	storePatience = 2 * time.Minute
 )
 
 // Run runs the service until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	log, err := newLogger(o.LogLevel)
+	log, err := logging.New(o.LogLevel)
 	if err != nil {
 		return err
 	}
-	setLogger(log)
 	defer tracing.Start(ctx, "agent-service", zapr.NewLogger(log))()
 	o.warn(log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
@@ -126,7 +125,7 @@ type parts struct {
 	discovery   *discovery
 	instruments []prometheus.Collector
 	// requests counts those to the Kubernetes API.
-	requests *metrics.Requests
+	requests *requestcount.Counter
 	// tokens are those that hosts join clusters with.
 	tokens workload.Tokens
 }
@@ -141,7 +140,8 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	people, err := o.people()
+	requests := requestcount.New("agent_service_client_requests_total")
+	people, err := o.people(requests)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	var authority *token.Authority
 	var discovery *discovery
-	tokens, joiner, err := o.joiner(key.Seed())
+	tokens, joiner, err := o.joiner(key.Seed(), requests)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
 	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(options.OSImages), BaseURL: o.BaseURL, Release: buildinfo.Version(), AgentImage: o.AgentImage, Log: log}
-	mux, requests := http.NewServeMux(), metrics.NewRequests()
+	mux := http.NewServeMux()
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests, buildinfo.Metric("agent-service")}
 	if len(live) == 0 && o.ImageURL == "" {
 		log.Warn(httpapi.NoImages)
@@ -186,7 +186,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", handler)
-	if err := o.mountConsole(mux, handler, people, key.Seed(), log); err != nil {
+	if err := o.mountConsole(mux, handler, people, key.Seed(), requests, log); err != nil {
 		return nil, err
 	}
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
@@ -221,12 +221,12 @@ func (o *Options) service(log *zap.Logger) (service.Options, error) {
 }
 
 // people is who may come with which token.
-func (o *Options) people() (token.People, error) {
+func (o *Options) people(requests *requestcount.Counter) (token.People, error) {
 	switch o.OIDCIssuer {
 	case "none":
 		return token.Anonymous{}, nil
 	case "kubernetes":
-		return o.reviewedPeople()
+		return o.reviewedPeople(requests)
 	}
 	issuer := &token.Issuer{
 		URL: o.OIDCIssuer, Audience: o.OIDCAudience, UserClaim: o.OIDCUserClaim, OrganizationClaim: o.OIDCOrganization, AdminGroup: o.OIDCAdminGroup, ViewerGroup: o.OIDCViewerGroup, Now: time.Now,
@@ -272,7 +272,7 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, cert
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), operator.ShutdownTimeout)
 		defer cancel()
 		stopped <- server.Shutdown(last)
 	}()
@@ -289,22 +289,4 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, cert
 		return fmt.Errorf("ending requests: %w", err)
 	}
 	return nil
-}
-
-// newLogger makes all logging JSON.
-func newLogger(level string) (*zap.Logger, error) {
-	config := zap.NewProductionConfig()
-	parsed, err := zapcore.ParseLevel(level)
-	if err != nil {
-		return nil, fmt.Errorf("reading the log level: %w", err)
-	}
-	config.Level = zap.NewAtomicLevelAt(parsed)
-	config.Sampling = nil
-	config.DisableCaller = true
-	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	logger, err := config.Build()
-	if err != nil {
-		return nil, fmt.Errorf("building the logger: %w", err)
-	}
-	return logger, nil
 }

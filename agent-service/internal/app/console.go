@@ -18,6 +18,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/console"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/apis/requestcount"
 )
 
 // ConsoleOptions say how people sign in to the console.
@@ -60,14 +61,14 @@ func (o *Options) validateConsole() (errs []error) {
 func (o *Options) browserURL() string { return cmp.Or(o.ConsoleURL, o.BaseURL) }
 
 // mountConsole serves the screens, where that is asked for, as a client of REST.
-func (o *Options) mountConsole(mux *http.ServeMux, rest http.Handler, people token.People, key []byte, log *zap.Logger) error {
+func (o *Options) mountConsole(mux *http.ServeMux, rest http.Handler, people token.People, key []byte, requests *requestcount.Counter, log *zap.Logger) error {
 	if !o.Console {
 		return nil
 	}
 	options := console.Options{API: rest, Key: key, HTTPS: strings.HasPrefix(o.browserURL(), "https://") || o.TLSCertificate != "", Log: log}
 	var err error
 	if o.KubeAPI || o.OIDCIssuer == "kubernetes" { // no other service sends tokens of people there
-		if options.Kubernetes, err = o.kubernetes(); err != nil {
+		if options.Kubernetes, err = o.kubernetes(requests); err != nil {
 			return err
 		}
 	}

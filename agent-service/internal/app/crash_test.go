@@ -401,7 +401,7 @@ func (w *crashEnv) live() {
 	require.NoError(w, w.user.Get(w.Context(), client.ObjectKeyFromObject(install), install))
 	assert.Equal(w, metadata, install.Spec.ClusterMetadata, "how to get into the cluster stays as it was said")
 	w.consistent(env, map[string]string{one.HostID().String(): string(green.UID), two.HostID().String(): ""}, 4)
-	w.told(env, map[string]string{one.HostID().String(): "one", two.HostID().String(): "two", string(blue.UID): "blue", string(green.UID): "green", red: "red", black: "black"})
+	w.requireEventsOnce(env, map[string]string{one.HostID().String(): "one", two.HostID().String(): "two", string(blue.UID): "blue", string(green.UID): "green", red: "red", black: "black"})
 	assert.Equal(w, int64(1), w.downloads.Load(), "one installation")
 	w.end(infraEnv, install, two, first, second)
 }
@@ -448,8 +448,8 @@ func (w *crashEnv) consistent(env string, want map[string]string, count int) {
 	assert.ElementsMatch(w, slices.Collect(maps.Keys(want)), names, "each machine has its Agent")
 }
 
-// told says that what happened is told, and told once.
-func (w *crashEnv) told(env string, names map[string]string) {
+// requireEventsOnce says that what happened is told, and told once.
+func (w *crashEnv) requireEventsOnce(env string, names map[string]string) {
 	w.Helper()
 	want := []string{
 		"infra_env_registered   1",
@@ -557,7 +557,7 @@ func TestAReplicaThatIsKilledLeavesItsWorkToTheOther(t *testing.T) {
 		w.says(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
 		w.in(agent, blue)
 		want[booted[i].HostID().String()] = string(blue.UID)
-		require.Eventually(t, func() bool { return booted[i].told(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told by the other replica")
+		require.Eventually(t, func() bool { return booted[i].received(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told by the other replica")
 	}
 	w.consistent(string(infraEnv.UID), want, 1)
 }

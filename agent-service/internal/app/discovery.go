@@ -39,6 +39,8 @@ type discovery struct {
 	authority *token.Authority
 	// programs are what live images without an agent fetch.
 	programs *programs
+	// elsewhere are the live images that another process serves, as far as this one was given their list; nil where it serves images itself.
+	elsewhere *image.Catalog
 	// handler serves images here; nil where another process does.
 	handler *image.Handler
 	// slow is until when images are not waited for, in nanoseconds.
@@ -48,7 +50,7 @@ type discovery struct {
 // machines reads InfraEnvs, and says what their machines boot.
 type machines interface {
 	GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error)
-	BootsFromDisk(infraEnvID, mac string) bool
+	BootsFromDisk(ctx context.Context, infraEnvID, mac string) (bool, error)
 }
 
 func newDiscovery(o Options, live []image.Version, envs machines, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
@@ -58,6 +60,9 @@ func newDiscovery(o Options, live []image.Version, envs machines, authority *tok
 	if d.images == "" {
 		d.images = o.BaseURL
 		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live, Log: log}, Source: d, URL: o.BaseURL})
+	}
+	if d.handler == nil {
+		d.elsewhere = &image.Catalog{Versions: live}
 	}
 	return d
 }
@@ -216,12 +221,16 @@ func (d *discovery) FileURL(_ context.Context, env *domain.InfraEnv, file httpap
 	return d.scriptURL(short, file.ScriptType), nil
 }
 
-// Version implements httpapi.Images.
+// Version implements httpapi.Images. Where only another process knows the live images, it is what the InfraEnv asks for.
 func (d *discovery) Version(env *domain.InfraEnv) string {
-	if d.handler == nil {
+	known := d.elsewhere
+	switch {
+	case d.handler != nil:
+		known = d.handler.Catalog
+	case len(known.Versions) == 0:
 		return env.OSImageVersion
 	}
-	return d.handler.Catalog.Chosen(env.OSImageVersion, hardware.Architecture(env.CPUArchitecture))
+	return known.Chosen(env.OSImageVersion, hardware.Architecture(env.CPUArchitecture))
 }
 
 // File implements httpapi.Images.
@@ -237,7 +246,8 @@ func (d *discovery) File(ctx context.Context, env *domain.InfraEnv, file httpapi
 			return nil, fmt.Errorf("making the address of the image: %w", err)
 		}
 		if file.MAC != "" && file.ScriptType != discoveryImageAlways {
-			return []byte(d.bootOrder(env.ID, short, file.MAC)), nil
+			script, err := d.bootOrder(ctx, env.ID, short, file.MAC)
+			return []byte(script), err
 		}
 		if file.ScriptType == bootOrderControl {
 			return []byte(d.askAgain(short)), nil

@@ -21,6 +21,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/logging"
+	"github.com/muster-io/muster/apis/operator"
 )
 
 // remoteClient is for what this process asks of another one of ours.
@@ -37,7 +39,7 @@ type ImageOptions struct {
 // ParseImageOptions is ParseOptions for ImageOptions.
 func ParseImageOptions(arguments []string) (ImageOptions, error) {
 	var o ImageOptions
-	if err := parse("agent-service images", arguments, o.bind); err != nil {
+	if err := operator.ParseFlags("agent-service images", arguments, o.bind); err != nil {
 		return o, err
 	}
 	o.findLiveImages()
@@ -66,7 +68,7 @@ func (o *ImageOptions) Validate() error {
 
 // RunImages serves discovery images until ctx ends.
 func RunImages(ctx context.Context, o ImageOptions) error {
-	log, err := newLogger(o.LogLevel)
+	log, err := logging.New(o.LogLevel)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -126,10 +127,11 @@ func startApart(t *testing.T) *apart {
 	imagesAt, images := listen(t)
 	a := &apart{T: t, service: "http://127.0.0.1:" + porttest.Free(t), images: images}
 	a.api = a.service + "/api/assisted-install/v2"
-	a.settings = []string{"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--image-url=" + a.images}
+	live := imagetest.List(t)
+	a.settings = []string{"--live-images=" + live, "--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--image-url=" + a.images}
 	a.startService("--base-url=" + a.service)
 	i, err := ParseImageOptions([]string{
-		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + imagetest.List(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
+		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + live, "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
 	})
 	require.NoError(t, err)
 	start(t, func(ctx context.Context) error { return RunImagesWith(ctx, i, zap.NewNop(), imagesAt) })
@@ -170,6 +172,30 @@ func TestImagesAreServedByAProcessOfTheirOwn(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
 	missing, _ = get(t, strings.Replace(a.api, a.service, a.images, 1)+"/infra-envs")
 	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
+}
+
+// The chosen version is returned also where another process serves the images, and also where none was asked for.
+func TestTheChosenVersionIsReturnedWithImagesInAProcessOfTheirOwn(t *testing.T) {
+	a := startApart(t)
+	here := &image.Catalog{Versions: versionsIn(t, a.settings)}
+	for asked, want := range map[string]string{"": here.Chosen("", "x86_64"), `,"openshift_version":"` + here.Chosen("", "x86_64") + `"`: here.Chosen("", "x86_64")} {
+		code, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"`+asked+`}`)
+		require.Equal(t, http.StatusCreated, code, env)
+		require.NotEmpty(t, want)
+		assert.Equal(t, want, env["openshift_version"])
+		_, env = call(t, http.MethodGet, a.api+"/infra-envs/"+env["id"].(string), "")
+		assert.Equal(t, want, env["openshift_version"])
+	}
+}
+
+// versionsIn are the live images that settings list.
+func versionsIn(t *testing.T, settings []string) []image.Version {
+	t.Helper()
+	o, err := ParseOptions(settings)
+	require.NoError(t, err)
+	versions, err := o.liveImages()
+	require.NoError(t, err)
+	return versions
 }
 
 func TestAnImageEndsInTheOtherProcessToo(t *testing.T) {

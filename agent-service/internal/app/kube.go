@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,6 +29,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
+	"github.com/muster-io/muster/agent-service/internal/controller/agentreservation"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/controller/release"
@@ -45,6 +45,8 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/operator"
+	"github.com/muster-io/muster/apis/requestcount"
 	"github.com/muster-io/muster/apis/servedkinds"
 )
 
@@ -65,12 +67,14 @@ type KubeOptions struct {
 
 	// lookInterval is how often addresses are read again that cannot be used; tests do not wait for the default.
 	lookInterval time.Duration
+	// apiInterval is how often the API server is asked whether it answers, zero for the default.
+	apiInterval time.Duration
 }
 
 func (o *KubeOptions) bind(flags *flag.FlagSet) {
-	flags.BoolVar(&o.KubeAPI, "kube-api", false, "serve InfraEnvs, Agents, AgentClusterInstalls, AgentClassifications and NMStateConfigs of the cluster that --kubeconfig says")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "with --kube-api: let one of several replicas serve custom resources at a time; all of them serve REST")
-	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; empty for that of the pod")
+	flags.BoolVar(&o.KubeAPI, "kube-api", false, "serve InfraEnvs, Agents, AgentClusterInstalls, AgentClassifications, AgentReservations and NMStateConfigs of the cluster that --kubeconfig says")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "with --kube-api: enable leader election: one of several replicas reconciles; all of them serve REST")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", operator.LeaseHelp)
 }
 
 // restoreTime is how long the InfraEnvs of custom resources may take to come back after a start with an empty database.
@@ -79,12 +83,6 @@ func (o *Options) restoreTime() time.Duration {
 		return 0
 	}
 	return 5 * time.Minute
-}
-
-// setLogger makes the logs of the libraries of the Kubernetes API ours.
-func setLogger(log *zap.Logger) {
-	ctrl.SetLogger(zapr.NewLogger(log))
-	klog.SetLogger(zapr.NewLogger(log))
 }
 
 // kube serves custom resources. The service does not depend on it: while the API server is away, machines register, and their Agents appear later.
@@ -102,12 +100,18 @@ type kube struct {
 	log    *zap.Logger
 }
 
-// kubernetes says how the Kubernetes API is reached.
-func (o *Options) kubernetes() (*rest.Config, error) {
-	if o.kube != nil {
-		return o.kube, nil
+// kubernetes says how the Kubernetes API is reached; its requests are counted.
+func (o *Options) kubernetes(requests *requestcount.Counter) (*rest.Config, error) {
+	config := o.kube
+	if config == nil {
+		var err error
+		if config, err = o.cluster(); err != nil {
+			return nil, err
+		}
 	}
-	return o.cluster()
+	config = rest.CopyConfig(config)
+	config.Wrap(requests.Wrap)
+	return config, nil
 }
 
 // startKube serves custom resources until ctx ends, where that is asked for.
@@ -115,16 +119,21 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 	if !o.KubeAPI {
 		return nil
 	}
-	config, err := o.kubernetes()
+	config, err := o.kubernetes(p.requests)
 	if err != nil {
 		return err
 	}
-	config = rest.CopyConfig(config)
-	config.Wrap(p.requests.Wrap)
 	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, tokens: p.tokens, log: log}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
 	}
+	watch, err := newAPIWatch(config, o.apiInterval, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go watch.run(ctx)
 	return k.run(ctx)
 }
 
@@ -181,7 +190,7 @@ func (k *kube) serve(ctx context.Context) error {
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       k.options.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       new(shutdownTimeout),
+		GracefulShutdownTimeout:       new(operator.ShutdownTimeout),
 		HealthProbeBindAddress:        "0",
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
@@ -242,6 +251,9 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		"releases": release.New(release.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Clock: clock.RealClock{},
 		}),
+		"AgentReservations": agentreservation.New(agentreservation.Deps{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Clock: clock.RealClock{},
+		}),
 		"nodes":                joining,
 		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),
 	} {
@@ -253,14 +265,14 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 // joiner makes the tokens that hosts join clusters with, and what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
-func (o *Options) joiner(seed []byte) (tokens workload.Tokens, join func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), err error) {
+func (o *Options) joiner(seed []byte, requests *requestcount.Counter) (tokens workload.Tokens, join func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), err error) {
 	if tokens, err = workload.NewTokens(seed); err != nil {
 		return tokens, nil, err
 	}
 	if !o.KubeAPI {
 		return tokens, nil, nil
 	}
-	config, err := o.kubernetes()
+	config, err := o.kubernetes(requests)
 	if err != nil {
 		return tokens, nil, err
 	}

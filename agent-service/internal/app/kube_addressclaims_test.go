@@ -88,7 +88,7 @@ func TestANodeHasTheAddressOfAPoolOfAnotherProvider(t *testing.T) {
 func TestLostAnswersMakeNoSecondClaim(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()

@@ -79,7 +79,7 @@ func (c *cluster) bound(agent *agentv1.Agent, deployment *hivev1.ClusterDeployme
 // waits boots a machine whose addresses are of an IPPool, and binds it: its Agent waits for the claim.
 func (c *cluster) waits(pool func(*agentv1.InfraEnvSpec)) (*machine, *agentv1.Agent) {
 	c.Helper()
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack", pool), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
@@ -126,7 +126,7 @@ func TestANodeHasTheAddressOfItsPool(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.reside = true
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack", fromPool("rack-a"), func(s *agentv1.InfraEnvSpec) { s.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} }), 1, 0)
 	agent := c.agent(m)
 	assert.Nil(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionAddressesAssigned), "it is free")
@@ -218,7 +218,7 @@ func TestAddressesThatAreNotTheMachinesAreNotUsed(t *testing.T) {
 // Pools can be changed until the installation begins; a kind that is not served is named.
 func TestOtherPoolsAreChosenBeforeAnInstallation(t *testing.T) {
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	infraEnv := c.infraEnv("rack", fromPool("rack-a"))
 	m := c.boot(infraEnv, 1, 0)
 	agent := c.agent(m)
@@ -262,7 +262,7 @@ func TestPoolsAreCheckedByTheAPIServer(t *testing.T) {
 // The certificate with which a node serves names the address that it was given. The one that its machine had in the discovery image may be another machine's by then.
 func TestANodeServesAtItsAddressOfAPoolAlone(t *testing.T) {
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
@@ -283,7 +283,7 @@ func TestANodeServesAtItsAddressOfAPoolAlone(t *testing.T) {
 // A claim that another client labels as the Agent's gives no address, and stays. One that is taken away by force while the node lives is missed, and the node keeps running.
 func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()

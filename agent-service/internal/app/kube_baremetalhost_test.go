@@ -4,16 +4,19 @@
 package app
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/agent"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
@@ -28,31 +31,34 @@ func changeHost(c *cluster, user client.Client, host *metal3v1.BareMetalHost, do
 	return user.Patch(c.Context(), after, client.MergeFrom(before))
 }
 
+// hostOf is a host with a management controller for a machine of an InfraEnv.
+func (c *cluster) hostOf(number int, infraEnv *agentv1.InfraEnv) *metal3v1.BareMetalHost {
+	return &metal3v1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: fmt.Sprintf("node-%d", number), Labels: map[string]string{agentv1.InfraEnvLabel: infraEnv.Name}, Annotations: map[string]string{},
+		},
+		Spec: metal3v1.BareMetalHostSpec{
+			BMC:            &metal3v1.BMCDetails{Address: "redfish+https://192.0.2.1/redfish/v1/Systems/1", CredentialsName: "bmc"},
+			BootMACAddress: (&agent.Generated{Seed: c.namespace, Number: number}).Inventory().Interfaces[0].MACAddress,
+		},
+	}
+}
+
 // A host in git: it boots the image of its InfraEnv, and its machine is approved, named, bound and freed by what stands on the host.
 func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
-	machine := c.boot(infraEnv, 1, 0)
-	agent := c.agent(machine)
-	c.until(agent, "the Agent has an inventory", func() bool { return len(agent.Status.Inventory.Interfaces) > 0 })
-	assert.False(t, agent.Spec.Approved)
-	host := &metal3v1.BareMetalHost{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.namespace, Name: "node-1", Labels: map[string]string{agentv1.InfraEnvLabel: infraEnv.Name},
-			Annotations: map[string]string{agentv1.BMHRoleAnnotation: "worker", agentv1.BMHHostnameAnnotation: "worker-1"},
-		},
-		Spec: metal3v1.BareMetalHostSpec{
-			BMC:            &metal3v1.BMCDetails{Address: "redfish+https://192.0.2.1/redfish/v1/Systems/1", CredentialsName: "bmc"},
-			BootMACAddress: strings.ToUpper(agent.Status.Inventory.Interfaces[0].MacAddress),
-		},
-	}
+	host := c.hostOf(1, infraEnv)
+	host.Spec.BootMACAddress = strings.ToUpper(host.Spec.BootMACAddress)
+	host.Annotations = map[string]string{agentv1.BMHRoleAnnotation: "worker", agentv1.BMHHostnameAnnotation: "worker-1"}
 	c.create(host)
 	c.until(host, "the host boots the image", func() bool { return host.Spec.Image != nil })
 	assert.Equal(t, infraEnv.Status.ISODownloadURL, host.Spec.Image.URL)
 	assert.Equal(t, "live-iso", *host.Spec.Image.DiskFormat)
 	assert.True(t, host.Spec.Online)
 	assert.Equal(t, "disabled", host.Spec.AutomatedCleaningMode)
+	agent := c.agent(c.boot(infraEnv, 1, 0))
 	c.until(agent, "the Agent is linked", func() bool { return agent.Labels[agentv1.BareMetalHostLabel] == host.Name })
 	assert.True(t, agent.Spec.Approved)
 	assert.Equal(t, "worker", agent.Spec.Role)
@@ -71,6 +77,46 @@ func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
 	second := c.agent(c.boot(infraEnv, 2, 0))
 	assert.False(t, second.Spec.Approved)
 	assert.Empty(t, second.Labels[agentv1.BareMetalHostLabel])
+}
+
+// A host whose machine is installed is labelled: the machine is linked, and goes on. Once it is freed, it is restarted into the image, once, and the host is as before when the machine has
+// registered.
+func TestTheHostOfAnInstalledMachineIsRestartedOnlyWhenItIsFreed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	bootstrappers(c)
+	infraEnv := c.infraEnv("rack")
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bind(agent, deployment)
+	host := c.hostOf(1, infraEnv)
+	c.create(host)
+	c.until(agent, "the Agent is linked", func() bool { return agent.Labels[agentv1.BareMetalHostLabel] == host.Name })
+	c.eventOf(host, corev1.EventTypeWarning, "HostInUse", "", "the machine of Agent "+agent.Name+" is in use")
+	c.until(host, "the host is as it was", func() bool { return true })
+	assert.Nil(t, host.Spec.Image)
+	assert.False(t, host.Spec.Online)
+	assert.NotContains(t, host.Annotations, metal3v1.RebootAnnotation)
+
+	free := func(h *metal3v1.BareMetalHost) {
+		h.Annotations = map[string]string{agentv1.BMHClusterReferenceAnnotation: ""}
+	}
+	require.NoError(t, changeHost(c, c.user, host, free))
+	c.until(host, "the machine is restarted into the image", func() bool { return host.Annotations[metal3v1.RebootAnnotation] != "" })
+	assert.JSONEq(t, `{"mode":"hard"}`, host.Annotations[metal3v1.RebootAnnotation])
+	assert.Equal(t, infraEnv.Status.ISODownloadURL, host.Spec.Image.URL)
+	assert.True(t, host.Spec.Online)
+	assert.NotEmpty(t, host.Annotations[agentv1.BMHRestartedAnnotation])
+	m.stop()
+	c.powerOn = "again-"
+	c.boot(infraEnv, 1, 0)
+	c.until(agent, "the machine is free", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) })
+	c.until(host, "no restart is asked for any more", func() bool {
+		_, restarted := host.Annotations[agentv1.BMHRestartedAnnotation]
+		_, asked := host.Annotations[metal3v1.RebootAnnotation]
+		return !restarted && !asked
+	})
 }
 
 func TestABareMetalHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// told waits for an event about an object that says, among other things, what note is. related is the namespace of the other object, empty without one.
-func (c *cluster) told(object client.Object, kind, reason, related, note string) eventsv1.Event {
+// eventOf waits for an event about an object that says, among other things, what note is. related is the namespace of the other object, empty without one.
+func (c *cluster) eventOf(object client.Object, kind, reason, related, note string) eventsv1.Event {
 	c.Helper()
 	var found eventsv1.Event
 	require.EventuallyWithT(c, func(collect *assert.CollectT) {
@@ -46,7 +46,7 @@ func TestOutcomesBecomeEvents(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack")
-	assert.Equal(t, "agent-service", c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "").ReportingController)
+	assert.Equal(t, "agent-service", c.eventOf(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "").ReportingController)
 	agent := c.agent(c.boot(infraEnv, 1, 0))
 	first, _ := c.deployment()
 	second, install := c.deployment(func(spec *hiveextv1.AgentClusterInstallSpec) { spec.HoldInstallation = false })
@@ -54,20 +54,20 @@ func TestOutcomesBecomeEvents(t *testing.T) {
 		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = to })
 	}
 	bind(reference(first))
-	assert.Equal(t, "Bound to ClusterDeployment "+first.Namespace+"/blue", c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, first.Namespace, "").Note)
+	assert.Equal(t, "Bound to ClusterDeployment "+first.Namespace+"/blue", c.eventOf(agent, corev1.EventTypeNormal, agentv1.ReasonBound, first.Namespace, "").Note)
 	bind(reference(second))
-	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, second.Namespace, "")
+	c.eventOf(agent, corev1.EventTypeNormal, agentv1.ReasonBound, second.Namespace, "")
 	bind(nil)
-	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonUnbound, "", "")
+	c.eventOf(agent, corev1.EventTypeNormal, agentv1.ReasonUnbound, "", "")
 	bind(&agentv1.ClusterReference{Name: "nowhere"})
-	c.told(agent, corev1.EventTypeWarning, agentv1.ReasonInputError, "", "nowhere is missing")
+	c.eventOf(agent, corev1.EventTypeWarning, agentv1.ReasonInputError, "", "nowhere is missing")
 	bind(reference(second))
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
-	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationInProgress, "", "")
-	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "", "")
-	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "", "")
+	c.eventOf(install, corev1.EventTypeNormal, agentv1.ReasonInstallationInProgress, "", "")
+	c.eventOf(install, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "", "")
+	c.eventOf(agent, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "", "")
 	bind(nil)
-	c.told(agent, corev1.EventTypeWarning, agentv1.ReasonUnbindingPendingUserAction, "", "")
+	c.eventOf(agent, corev1.EventTypeWarning, agentv1.ReasonUnbindingPendingUserAction, "", "")
 
 	list := &eventsv1.EventList{}
 	require.NoError(t, c.user.List(t.Context(), list, client.InNamespace(c.namespace)))

@@ -4,26 +4,36 @@
 package app
 
 import (
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
 // lose starts the service again with an empty database.
-func (c *cluster) lose() {
+func lose(c *cluster) {
 	c.Helper()
 	c.stop()
-	c.options.Database = filepath.Join(c.TempDir(), "lost.db")
+	if strings.HasPrefix(c.options.Database, "postgres") {
+		db, err := pgx.Connect(c.Context(), c.options.Database)
+		require.NoError(c, err)
+		_, err = db.Exec(c.Context(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+		require.NoError(c, errors.Join(err, db.Close(c.Context())))
+	} else {
+		c.options.Database = filepath.Join(c.TempDir(), "lost.db")
+	}
 	c.start(strings.TrimPrefix(c.base, "http://"))
 }
 
@@ -32,11 +42,27 @@ func (c *cluster) eventsOf(infraEnv *agentv1.InfraEnv) string {
 	return string(content)
 }
 
-// TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost whether its machine is booted from the discovery image before or after the service knows it again.
+// TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost whether its machine is booted from the discovery image before or after the service knows it again. A machine that asks what to
+// boot is never sent to the image.
 func TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, withSystem(t))
-	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.AgentApproval = &agentv1.AgentApproval{AutoApprove: true} })
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		staysInstalled(t)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		server := postgrestest.Start(t)
+		staysInstalled(t, func(o *Options) { o.Database = server.URL })
+	})
+}
+
+func staysInstalled(t *testing.T, database ...func(*Options)) {
+	t.Helper()
+	c := newCluster(t, append(database, withSystem(t))...)
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
+		s.AgentApproval, s.IPXEScriptType = &agentv1.AgentApproval{AutoApprove: true}, "BootOrderControl"
+	})
 	image := c.token(infraEnv)
 	m := c.boot(infraEnv, 1, 0)
 	agent := c.agent(m)
@@ -53,12 +79,19 @@ func TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost(t *testing.T) {
 	c.says(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted)
 	before := agent.DeepCopy()
 	m.stop()
+	order := infraEnv.Status.BootArtifacts.IpxeScriptURL + "?mac=" + agent.Status.Inventory.Interfaces[0].MacAddress
+	restored := func() bool {
+		answer, script := get(t, order)
+		if answer.StatusCode != http.StatusServiceUnavailable {
+			assert.Equal(t, bootDisk, string(script), "the machine is sent to its disk, or not at all")
+		}
+		return answer.StatusCode == http.StatusOK && strings.Contains(c.eventsOf(infraEnv), "host_restored")
+	}
+	require.False(t, restored())
 
-	c.lose()
+	lose(c)
 	second := c.bootWith(string(infraEnv.UID), image, 1, 0)
-	require.Eventually(t, func() bool {
-		return strings.Contains(c.eventsOf(infraEnv), "host_restored")
-	}, kubePatience, 50*time.Millisecond, "the host is installed again, and was not written to")
+	require.Eventually(t, restored, kubePatience, 50*time.Millisecond, "the host is installed again, and was not written to")
 	c.until(agent, "the host is installed", func() bool {
 		return agent.Status.DebugInfo.State == "installed" && is(agent, agentv1.ConditionSpecSynced, agentv1.ReasonSyncOK)
 	})
@@ -71,21 +104,19 @@ func TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost(t *testing.T) {
 	assert.Equal(t, "installed", install.Status.DebugInfo.State)
 	_, kubeconfig := get(t, cluster+"/downloads/credentials?file_name=kubeconfig")
 	assert.Equal(t, "apiVersion: v1", string(kubeconfig))
-	assert.Zero(t, second.told(api.StepTypeInstall))
+	assert.Zero(t, second.received(api.StepTypeInstall))
 	require.Eventually(t, func() bool {
 		return strings.Contains(c.eventsOf(infraEnv), "boot it from its disk") || second.polled() > 0
 	}, kubePatience, 50*time.Millisecond, "the machine was heard")
 
 	// Once more, with a machine that comes when all is there again, and a cluster that is not there for a while.
 	second.stop()
-	c.lose()
-	require.Eventually(t, func() bool {
-		return strings.Contains(c.eventsOf(infraEnv), "host_restored")
-	}, kubePatience, 50*time.Millisecond, "the service knows the host again; the status of its Agent said so all the time")
+	lose(c)
+	require.Eventually(t, restored, kubePatience, 50*time.Millisecond, "the service knows the host again; the status of its Agent said so all the time")
 	third := c.bootWith(string(infraEnv.UID), image, 1, 0)
 	require.Eventually(t, func() bool {
 		return strings.Contains(c.eventsOf(infraEnv), "boot it from its disk")
 	}, kubePatience, 50*time.Millisecond, "its registration is refused")
-	assert.Zero(t, third.told(api.StepTypeInstall))
+	assert.Zero(t, third.received(api.StepTypeInstall))
 	assert.True(t, completed())
 }

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/join"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -177,7 +178,7 @@ func (c *cluster) decided(request *certificatesv1.CertificateSigningRequest, kin
 func TestAHostJoinsItsClusterAsANode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
@@ -206,8 +207,75 @@ func TestAHostJoinsItsClusterAsANode(t *testing.T) {
 	c.gone(secret)
 }
 
+// A node whose address DHCP changed gets a certificate for the new one once its system has reported it, and for the old one no more. What it reports gives it neither an address that another
+// node had before nor that of the API server.
+func TestANodeServesAtTheAddressThatDHCPGaveIt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	c.reside = true
+	bootstrappers(c)
+	infraEnv := c.infraEnv("rack")
+	deployment, _ := c.takesNodes()
+	var machines []*machine
+	for number, name := range map[int]string{1: worker(c.namespace), 2: worker(c.namespace) + "-b"} {
+		m := c.boot(infraEnv, number, 0)
+		agent := c.agent(m)
+		change(c, agent, func(a *agentv1.Agent) {
+			a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, name, "worker"
+		})
+		c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+		c.asksForInstructions(agent)
+		if machines = append(machines, m); number == 1 && len(machines) == 2 {
+			machines[0], machines[1] = machines[1], machines[0]
+		}
+	}
+	address := func(m *machine) string {
+		at, _, _ := strings.Cut(m.Inventory().Interfaces[0].IPV4Addresses[0], "/")
+		return at
+	}
+	node, old, others := worker(c.namespace), address(machines[0]), address(machines[1])
+	denied := func(why string, addresses ...string) {
+		t.Helper()
+		request := c.serves(node, addresses...)
+		c.decided(request, certificatesv1.CertificateDenied)
+		assert.Contains(t, request.Status.Conditions[0].Message, "which is not one of its host", why)
+	}
+	c.decided(c.serves(node, old), certificatesv1.CertificateApproved)
+	denied("it has not reported it", "10.99.0.1")
+
+	machines[0].reports(c, "10.99.0.1/8", others+"/8", "192.0.2.1/24", "10.244.0.1/16")
+	c.decided(c.approvedSoon(node, "10.99.0.1"), certificatesv1.CertificateApproved)
+	denied("it left it", old)
+	denied("another node has it", "10.99.0.1", others)
+	denied("it is the API server's", "192.0.2.1")
+	denied("pods have it", "10.244.0.1")
+	c.decided(c.serves(node+"-b", others), certificatesv1.CertificateApproved)
+}
+
+// reports posts the addresses of an installed system, as its agent does when it is asked for its inventory.
+func (m *machine) reports(c *cluster, addresses ...string) {
+	c.Helper()
+	inventory := m.Inventory()
+	inventory.Interfaces[0].IPV4Addresses = addresses
+	output, err := json.Marshal(inventory)
+	require.NoError(c, err)
+	require.NoError(c, m.Connection.Reply(c.Context(), m.HostID(), api.StepReply{StepType: api.StepTypeInventory, Output: string(output)}))
+}
+
+// approvedSoon asks for a certificate until one is approved, as a kubelet does: a request is denied while the service does not know the address.
+func (c *cluster) approvedSoon(node, address string) *certificatesv1.CertificateSigningRequest {
+	c.Helper()
+	var request *certificatesv1.CertificateSigningRequest
+	require.Eventually(c, func() bool {
+		request = c.serves(node, address)
+		c.until(request, "it is decided", func() bool { return len(request.Status.Conditions) == 1 })
+		return request.Status.Conditions[0].Type == certificatesv1.CertificateApproved
+	}, kubePatience, 50*time.Millisecond)
+	return request
+}
+
 // bootstrappers lets machines with bootstrap tokens ask for certificates, as clusters that take nodes do.
-func (c *cluster) bootstrappers() {
+func bootstrappers(c *cluster) {
 	c.Helper()
 	require.NoError(c, client.IgnoreAlreadyExists(c.user.Create(c.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "muster:node-bootstrapper"},

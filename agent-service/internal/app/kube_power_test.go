@@ -21,7 +21,7 @@ import (
 func TestAnInstalledMachineSleepsWithItsCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	agent := c.agent(c.boot(c.infraEnv("rack"), 1, 0))
 	c.until(agent, "the Agent has an inventory", func() bool { return len(agent.Status.Inventory.Interfaces) > 0 })
 	host := &metal3v1.BareMetalHost{

@@ -46,7 +46,7 @@ func TestAnInstallationThatCannotBeginSaysWhyAndWaitsForTheUserWhenItIsCancelled
 	const failed, why = "LastInstallationPreparationFailed", "The last installation preparation failed"
 	hostname := m.Inventory().Hostname
 	c.until(install, "the image and the host are named", func() bool { return holds(install, failed, why, image, hostname) })
-	c.told(install, corev1.EventTypeWarning, why, "", image)
+	c.eventOf(install, corev1.EventTypeWarning, why, "", image)
 	hang := make(chan struct{})
 	m.answers(func(ctx context.Context) (any, error) {
 		select {

@@ -56,7 +56,7 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.reside = true
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} }), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
@@ -69,18 +69,48 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 		c.until(agent, "the machine is free", func() bool {
 			return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound"
 		})
-		assert.Equal(t, round, m.told(api.StepTypeRebootForReclaim))
-		assert.Equal(t, round, m.told(api.StepTypeWipeDisk))
+		assert.Equal(t, round, m.received(api.StepTypeRebootForReclaim))
+		assert.Equal(t, round, m.received(api.StepTypeWipeDisk))
 		assert.Equal(t, deployment.Name, agent.Status.DeprovisionInfo.ClusterName)
 		assert.Equal(t, deployment.Namespace, agent.Status.DeprovisionInfo.ClusterNamespace)
 	}
+}
+
+// A machine that a MachinePool bound is wiped before it is free, although its InfraEnv says nothing of that.
+func TestAMachineOfAPoolIsWipedBeforeItIsFree(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	c.reside = true
+	bootstrappers(c)
+	m := c.boot(c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
+		s.AllowedClusters = &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromAll}}
+	}), 1, 0)
+	agent := c.agent(m)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
+	deployment, _ := c.takesNodes()
+	pool := &hivev1.MachinePool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "blue-worker"},
+		Spec: hivev1.MachinePoolSpec{
+			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, Name: "worker", Replicas: new(int64(1)),
+			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{AgentNamespace: c.namespace}},
+		},
+	}
+	c.create(pool)
+	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	c.asksForInstructions(agent)
+	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })
+	c.until(agent, "the machine is free", func() bool {
+		return agent.Labels[agentv1.MachinePoolLabel] == "" && agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased)
+	})
+	assert.Equal(t, 1, m.received(api.StepTypeWipeDisk))
+	assert.Contains(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased).Message, "its disks are wiped")
 }
 
 // A machine whose system does not ask says what its user has to do, and keeps no cluster from being deleted.
 func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
@@ -95,7 +125,7 @@ func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
 func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
@@ -142,7 +172,7 @@ func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.reside = true
-	c.bootstrappers()
+	bootstrappers(c)
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
 	deployment, secret := c.takesNodes()
@@ -169,7 +199,7 @@ func TestAMachineThatIsNotWipedIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
 	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
 	m.stop()
 
-	c.lose()
+	lose(c)
 	second := c.bootWith(string(infraEnv.UID), image, 1, 0)
 	c.until(agent, "it says why it is not free", func() bool {
 		released := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
@@ -179,7 +209,7 @@ func TestAMachineThatIsNotWipedIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
 	c.says(agent, agentv1.ConditionSpecSynced, agentv1.ReasonInputError)
 	assert.Contains(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionSpecSynced).Message, "not released")
-	assert.Zero(t, second.told(api.StepTypeWipeDisk)+second.told(api.StepTypeInstall))
+	assert.Zero(t, second.received(api.StepTypeWipeDisk)+second.received(api.StepTypeInstall))
 }
 
 // node makes a Node, as a kubelet does.
@@ -264,18 +294,18 @@ func (w *crashEnv) release(name string) {
 		return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound"
 	})
 	assert.Empty(w, agent.Status.DeprovisionInfo.Message)
-	told := map[string]int64{}
+	counts := map[string]int64{}
 	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
 		events, err := r.Events(ctx, domain.EventFilter{InfraEnvID: string(infraEnv.UID), Page: domain.Page{Limit: 5000}})
 		for _, e := range events.Items {
-			told[e.Name] += e.Count
+			counts[e.Name] += e.Count
 		}
 		return err
 	}))
 	for _, name := range []string{"host_wiped", "host_released"} {
-		assert.Equal(w, int64(1), told[name], name)
+		assert.Equal(w, int64(1), counts[name], name)
 	}
-	assert.Zero(w, told["host_wipe_failed"]+told["host_node_left_behind"])
+	assert.Zero(w, counts["host_wipe_failed"]+counts["host_node_left_behind"])
 	bind()
 }
 

@@ -77,7 +77,7 @@ func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {
 	c.until(agent, "the Agent is bound and ready", func() bool {
 		return is(agent, agentv1.ConditionBound, agentv1.ReasonBound) && is(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsReady)
 	})
-	require.Eventually(t, func() bool { return m.told(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told what the cluster needs")
+	require.Eventually(t, func() bool { return m.received(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told what the cluster needs")
 	assert.Equal(t, first.Namespace, agent.Labels[agentv1.ClusterNamespaceLabel])
 	assert.Equal(t, "master", agent.Status.Role)
 
@@ -281,7 +281,7 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 	})
 
 	// The service starts again: nothing changes.
-	c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "")
+	c.eventOf(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "")
 	c.stop()
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(infraEnv), infraEnv))
 	before, writes := infraEnv.DeepCopy(), c.writes.Load()
@@ -588,7 +588,7 @@ func TestTwoReplicasServeOneDatabase(t *testing.T) {
 	}
 	for _, m := range booted {
 		c.says(c.agent(m), agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
-		require.Eventually(t, func() bool { return m.told(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told by its replica")
+		require.Eventually(t, func() bool { return m.received(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told by its replica")
 	}
 	var agents agentv1.AgentList
 	require.NoError(t, c.user.List(t.Context(), &agents, client.InNamespace(c.namespace)))

@@ -21,7 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/firstboot"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
-	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -62,27 +62,13 @@ type Options struct {
 // when help was asked for.
 func ParseOptions(arguments []string) (Options, error) {
 	var o Options
-	if err := parse("agent-service", arguments, o.bind); err != nil {
+	if err := operator.ParseFlags("agent-service", arguments, o.bind); err != nil {
 		return o, err
 	}
 	if o.ImageURL == "" {
 		o.findLiveImages()
 	}
 	return o, o.Validate()
-}
-
-// parse reads the flags that bind defines. Other arguments are refused.
-func parse(program string, arguments []string, bind func(*flag.FlagSet)) error {
-	flags := flag.NewFlagSet(program, flag.ContinueOnError)
-	bind(flags)
-	buildinfo.Flag(flags)
-	if err := flags.Parse(arguments); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
-	}
-	return nil
 }
 
 func (o *Options) bind(flags *flag.FlagSet) {

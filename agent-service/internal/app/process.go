@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/apis/operator"
 )
 
 // Process are the settings of every process: of the service, and of one that serves discovery images alone.
@@ -47,20 +48,17 @@ func Parse(arguments []string) (run func(context.Context) error, err error) {
 func (p *Process) bind(flags *flag.FlagSet) {
 	flags.StringVar(&p.TLSCertificate, "tls-certificate", "", "file of the certificate; empty to serve without TLS")
 	flags.StringVar(&p.TLSKey, "tls-key", "", "file of the certificate's key")
-	flags.StringVar(&p.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default, and files are found from where the list is; empty for our own live image, if live/live.json, which make live-image makes, is beside this program, or in ../share/muster, as in the container image")
+	flags.StringVar(&p.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default, and files are found from where the list is; empty for our own live image, if live/live.json, which make live-image makes, is beside this program, or in ../share/muster, as in the container image; a service with --image-url only names the version that was chosen by it")
 	flags.StringVar(&p.LiveImageCache, "live-image-cache", "live-images", "directory where live images are kept")
 	flags.StringVar(&p.HealthProbeBindAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz beside --listen, without TLS; 0 for none")
 	flags.StringVar(&p.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
 	flags.StringVar(&p.MetricsAuth, "metrics-auth", "none", "authentication of metrics: none for plain HTTP without authentication; kubernetes for TLS, and users who may get /metrics in the cluster")
-	flags.StringVar(&p.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
-	flags.StringVar(&p.LogLevel, "log-level", "info", "debug, info or error")
+	flags.StringVar(&p.Kubeconfig, "kubeconfig", "", operator.KubeconfigHelp)
+	flags.StringVar(&p.LogLevel, "log-level", "info", operator.LogLevelHelp)
 }
 
 func (p *Process) validate() []error {
-	var errs []error
-	if !slices.Contains([]string{"debug", "info", "error"}, p.LogLevel) {
-		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", p.LogLevel))
-	}
+	errs := []error{operator.ValidateLogLevel(p.LogLevel)}
 	if (p.TLSCertificate == "") != (p.TLSKey == "") {
 		errs = append(errs, errors.New("--tls-certificate and --tls-key: give both or none"))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/apis/requestcount"
 )
 
 const (
@@ -45,8 +46,8 @@ type person struct {
 	until     time.Time
 }
 
-func (o *Options) reviewedPeople() (*reviewed, error) {
-	config, err := o.cluster()
+func (o *Options) reviewedPeople(requests *requestcount.Counter) (*reviewed, error) {
+	config, err := o.kubernetes(requests)
 	if err != nil {
 		return nil, err
 	}

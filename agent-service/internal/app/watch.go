@@ -17,14 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
-	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
-	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/operator"
 )
 
 // serveProbes answers /healthz and /readyz of a handler at an address of their own until ctx ends.
@@ -91,19 +89,7 @@ func (p *Process) authorized(handler http.Handler, log *zap.Logger) (http.Handle
 
 // cluster is how the Kubernetes API is reached.
 func (p *Process) cluster() (*rest.Config, error) {
-	var config *rest.Config
-	var err error
-	if p.Kubeconfig == "" {
-		config, err = ctrl.GetConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	config.QPS = -1
-	config.UserAgent = buildinfo.UserAgent("agent-service")
-	return config, nil
+	return operator.ClientConfig("agent-service", p.Kubeconfig)
 }
 
 // ownCertificate is self-signed: it keeps tokens from passive listeners.

@@ -15,11 +15,6 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-const (
-	liveISO  = "live-iso"
-	disabled = "disabled"
-)
-
 // Snapshot is what is known of a BareMetalHost that names an InfraEnv.
 type Snapshot struct {
 	Host *metal3v1.BareMetalHost
@@ -27,6 +22,8 @@ type Snapshot struct {
 	InfraEnv *agentv1.InfraEnv
 	// Agents are those of the InfraEnv whose machines report a MAC of the host, in any order.
 	Agents []*agentv1.Agent
+	// Elsewhere are Agents of other InfraEnvs of the namespace whose machines report a MAC of the host, in any order.
+	Elsewhere []*agentv1.Agent
 }
 
 // Decision says how the objects should be. A nil object stays as it is.
@@ -64,11 +61,24 @@ func Plan(s Snapshot) Decision {
 		return d.because(ReasonInfraEnvMissing, "there is no InfraEnv %s in namespace %s", s.Host.Labels[agentv1.InfraEnvLabel], s.Host.Namespace)
 	}
 	agent, d := choose(s, d)
-	d = boot(s, agent, d)
-	if agent != nil && agent.DeletionTimestamp.IsZero() {
+	unapproved := pending(s.Host)
+	if !unapproved {
+		d = boot(s, agent, d)
+	}
+	if agent != nil && agent.DeletionTimestamp.IsZero() && (linked(s.Host, agent) || !unapproved) {
 		d = link(s.Host, agent, d)
 	}
 	return d
+}
+
+// pending says that discovery holds the host until a user approves it.
+func pending(host *metal3v1.BareMetalHost) bool {
+	return host.Labels[metal3v1.ApprovalLabel] == "pending" && host.Annotations[metal3v1.ApprovedAnnotation] != "true"
+}
+
+// linked says that the Agent is that of the host's machine.
+func linked(host *metal3v1.BareMetalHost, agent *agentv1.Agent) bool {
+	return agent.Labels[agentv1.BareMetalHostLabel] == host.Name
 }
 
 // takesAgent says that the Agent of the host is deleted with it.
@@ -147,34 +157,6 @@ func choose(s Snapshot, d Decision) (*agentv1.Agent, Decision) {
 		return nil, d
 	}
 	return nil, d.because(ReasonAmbiguousMachine, "Agents %s report a MAC of this host: set the label %s=%s on the right one", strings.Join(names, ", "), agentv1.BareMetalHostLabel, s.Host.Name)
-}
-
-// boot lets the machine boot the image of the InfraEnv, once. A new address of the image does not restart a machine that has appeared.
-func boot(s Snapshot, agent *agentv1.Agent, d Decision) Decision {
-	host, url := s.Host, s.InfraEnv.Status.ISODownloadURL
-	image := host.Spec.Image
-	_, paused := host.Annotations[metal3v1.PausedAnnotation]
-	switch {
-	case !host.HasPowerControl() || paused || url == "":
-		return d // its user boots the machine, or another pass does it later
-	case host.Spec.ExternallyProvisioned:
-		return d.because(ReasonHostInUse, "the host is externally provisioned: it does not boot the image of InfraEnv %s", s.InfraEnv.Name)
-	case host.Spec.ConsumerRef != nil:
-		return d.because(ReasonHostInUse, "the host is in use by %s %s: it does not boot the image of InfraEnv %s", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, s.InfraEnv.Name)
-	case image != nil && (image.DiskFormat == nil || *image.DiskFormat != liveISO):
-		return d.because(ReasonOtherImage, "spec.image is another image: remove it to boot that of InfraEnv %s", s.InfraEnv.Name)
-	case image != nil && (image.URL == url || agent != nil):
-		return d
-	}
-	changed := host.DeepCopy()
-	changed.Spec.Image = &metal3v1.Image{URL: url, DiskFormat: new(liveISO)}
-	changed.Spec.AutomatedCleaningMode, changed.Spec.Online = disabled, true
-	if changed.Annotations == nil {
-		changed.Annotations = map[string]string{}
-	}
-	changed.Annotations[metal3v1.InspectAnnotation] = disabled // the agent reports what the machine is made of
-	d.Host = changed
-	return d
 }
 
 // link marks the Agent as that of the host, which approves it once, and gives it what the annotations of the host say.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-io/muster/agent-service/internal/bmhplan"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
@@ -33,59 +33,11 @@ func given() bmhplan.Snapshot {
 func agent(name string) *agentv1.Agent {
 	return &agentv1.Agent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}, Spec: agentv1.AgentSpec{Role: "auto-assign", Hostname: "as-reported"},
-		Status: agentv1.AgentStatus{Inventory: agentv1.HostInventory{Disks: []agentv1.Disk{
+		Status: agentv1.AgentStatus{DebugInfo: agentv1.AgentDebugInfo{State: string(lifecycle.KnownUnbound)}, Inventory: agentv1.HostInventory{Disks: []agentv1.Disk{
 			{ID: "small", Path: "/dev/sda", SizeBytes: 10e9, DriveType: "HDD", Serial: "S1", InstallationEligibility: agentv1.InstallationEligibility{Eligible: true}},
 			{ID: "usb", Path: "/dev/sdb", SizeBytes: 900e9, DriveType: "SSD", Serial: "S2"},
 			{ID: "large", Path: "/dev/sdc", SizeBytes: 900e9, DriveType: "SSD", Serial: "S3", Model: "ACME 9000", InstallationEligibility: agentv1.InstallationEligibility{Eligible: true}},
 		}}},
-	}
-}
-
-func TestWhatAHostBoots(t *testing.T) {
-	image := func(url, format string) *metal3v1.Image { return &metal3v1.Image{URL: url, DiskFormat: &format} }
-	for name, test := range map[string]struct {
-		given func(*bmhplan.Snapshot)
-		boots bool
-		why   string
-	}{
-		"the image of its InfraEnv":             {func(*bmhplan.Snapshot) {}, true, ""},
-		"it has the image":                      {func(s *bmhplan.Snapshot) { s.Host.Spec.Image = image(iso, "live-iso") }, false, ""},
-		"a new address, and the machine is on":  {func(s *bmhplan.Snapshot) { s.Host.Spec.Image = image(iso+"?old", "live-iso") }, false, ""},
-		"a new address, and no machine appears": {func(s *bmhplan.Snapshot) { s.Host.Spec.Image, s.Agents = image(iso+"?old", "live-iso"), nil }, true, ""},
-		"an image of its user":                  {func(s *bmhplan.Snapshot) { s.Host.Spec.Image = image("https://x/disk.img", "raw") }, false, bmhplan.ReasonOtherImage},
-		"no management controller":              {func(s *bmhplan.Snapshot) { s.Host.Spec.BMC = nil }, false, ""},
-		"no credentials":                        {func(s *bmhplan.Snapshot) { s.Host.Spec.BMC.CredentialsName = "" }, false, ""},
-		"no image yet":                          {func(s *bmhplan.Snapshot) { s.InfraEnv.Status.ISODownloadURL = "" }, false, ""},
-		"discovery holds it":                    {func(s *bmhplan.Snapshot) { s.Host.Annotations[metal3v1.PausedAnnotation] = "discovery.metal3.io" }, false, ""},
-		"it is in use": {func(s *bmhplan.Snapshot) {
-			s.Host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "m"}
-		}, false, bmhplan.ReasonHostInUse},
-		"it is externally provisioned": {func(s *bmhplan.Snapshot) { s.Host.Spec.ExternallyProvisioned = true }, false, bmhplan.ReasonHostInUse},
-		"no InfraEnv":                  {func(s *bmhplan.Snapshot) { s.InfraEnv = nil }, false, bmhplan.ReasonInfraEnvMissing},
-		"it is deleted": {func(s *bmhplan.Snapshot) {
-			now := metav1.Now()
-			s.Host.DeletionTimestamp = &now
-		}, false, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := given()
-			test.given(&s)
-			before := s.Host.DeepCopy()
-			d := bmhplan.Plan(s)
-			assert.Equal(t, before, s.Host, "what was seen is not changed")
-			assert.Equal(t, test.why, d.Reason, d.Problem)
-			if !test.boots {
-				assert.Nil(t, d.Host)
-				return
-			}
-			require.NotNil(t, d.Host)
-			assert.Equal(t, image(iso, "live-iso"), d.Host.Spec.Image)
-			assert.True(t, d.Host.Spec.Online)
-			assert.Equal(t, "disabled", d.Host.Spec.AutomatedCleaningMode)
-			assert.Equal(t, "disabled", d.Host.Annotations[metal3v1.InspectAnnotation])
-			s.Host = d.Host
-			assert.Nil(t, bmhplan.Plan(s).Host, "once is enough")
-		})
 	}
 }
 
@@ -100,6 +52,13 @@ func TestWhatAnAgentGetsFromItsHost(t *testing.T) {
 		why   string
 	}{
 		"it is linked, and approved": {func(*bmhplan.Snapshot) {}, func(a *agentv1.Agent) {}, ""},
+		"a user approves the host that discovery found": {func(s *bmhplan.Snapshot) {
+			s.Host.Labels[metal3v1.ApprovalLabel], s.Host.Annotations[metal3v1.ApprovedAnnotation] = "pending", "true"
+		}, func(a *agentv1.Agent) {}, ""},
+		"it was linked before discovery held the host": {func(s *bmhplan.Snapshot) {
+			linked(s)
+			s.Host.Labels[metal3v1.ApprovalLabel], s.Host.Annotations[agentv1.BMHRoleAnnotation] = "pending", "worker"
+		}, func(a *agentv1.Agent) { a.Spec.Approved, a.Spec.Role = false, "worker" }, ""},
 		"what a user disapproved later stays": {func(s *bmhplan.Snapshot) {
 			linked(s)
 			s.Host.Annotations[agentv1.BMHRoleAnnotation] = "worker"

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
 
 // Actions on machines, as forms name them.
@@ -35,45 +35,47 @@ type order struct {
 	// Cluster is the name of the cluster that machines are taken to.
 	Cluster  string
 	Role     string
-	Machines []machine
+	Machines int
 }
 
 // Title says what the action does, with how many machines.
-func (o *order) Title() string { return n("action."+o.Action+".title", len(o.Machines), o.target()) }
+func (o *order) Title() string { return n("action."+o.Action+".title", o.Machines, o.target()) }
 
 func (o *order) target() string {
 	if o.Action == actionRole {
-		return o.Role
+		return words.Named("role", o.Role)
 	}
 	return o.Cluster
 }
 
-// readOrder reads what a form asks for, and the machines that it names.
-func (v *visit) readOrder() (*order, error) {
+// readOrder reads what a form asks for, and the values of the machines that it names.
+func (v *visit) readOrder() (o *order, selected []string, _ error) {
 	if err := v.r.ParseForm(); err != nil {
-		return nil, &refusal{http.StatusBadRequest, t("error.form")}
+		return nil, nil, &refusal{http.StatusBadRequest, t("error.form")}
 	}
-	o := &order{Action: v.r.PostForm.Get("action"), Role: v.r.PostForm.Get("role")}
-	selected := v.r.PostForm["host"]
+	o, selected = &order{Action: v.r.PostForm.Get("action"), Role: v.r.PostForm.Get("role")}, v.r.PostForm["host"]
+	o.Machines = len(selected)
 	switch {
 	case !slices.Contains(actions, o.Action):
-		return nil, &refusal{http.StatusBadRequest, t("error.form")}
+		return nil, nil, &refusal{http.StatusBadRequest, t("error.form")}
 	case len(selected) == 0:
-		return nil, &refusal{http.StatusBadRequest, t("action.none")}
+		return nil, nil, &refusal{http.StatusBadRequest, t("action.none")}
 	case len(selected) > mostSelected:
-		return nil, &refusal{http.StatusBadRequest, t("action.many", mostSelected)}
+		return nil, nil, &refusal{http.StatusBadRequest, t("action.many", mostSelected)}
+	case o.Action != actionBind && o.Action != actionMove:
+		return o, selected, nil
 	}
-	if o.Action == actionBind || o.Action == actionMove {
-		id, err := uuid.Parse(v.r.PostForm.Get("cluster"))
-		if err != nil {
-			return nil, &refusal{http.StatusBadRequest, t("action.cluster")}
-		}
-		c, err := call[api.Cluster](v.api.GetCluster(v.r.Context(), id, &api.GetClusterParams{ExcludeHosts: new(true)}))
-		if err != nil {
-			return nil, err
-		}
-		o.ClusterID, o.Cluster = id, c.Name
+	id, err := uuid.Parse(v.r.PostForm.Get("cluster"))
+	if err != nil {
+		return nil, nil, &refusal{http.StatusBadRequest, t("action.cluster")}
 	}
+	c, err := call[api.Cluster](v.api.GetCluster(v.r.Context(), id, &api.GetClusterParams{ExcludeHosts: new(true)}))
+	o.ClusterID, o.Cluster = id, c.Name
+	return o, selected, err
+}
+
+// machineReader returns a function that reads the machine of a value.
+func (v *visit) machineReader() (func(value string) (machine, error), error) {
 	envs, _, err := v.infraEnvNames()
 	if err != nil {
 		return nil, err
@@ -82,18 +84,14 @@ func (v *visit) readOrder() (*order, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, value := range selected {
+	return func(value string) (machine, error) {
 		infraEnv, host, err := v.machineID(value)
 		if err != nil {
-			return nil, err
+			return machine{}, err
 		}
 		h, err := call[api.Host](v.api.GetHost(v.r.Context(), infraEnv, host))
-		if err != nil {
-			return nil, err
-		}
-		o.Machines = append(o.Machines, newMachine(h, envs, clusters))
-	}
-	return o, nil
+		return newMachine(h, envs, clusters), err
+	}, nil
 }
 
 // plan is what an action would do, before anything is done.
@@ -136,7 +134,7 @@ func (p *plan) Verdict(ok bool) string {
 	return t(p.texts() + ".invalid")
 }
 
-// answer is what would happen, or happened, to one machine.
+// answer is what would happen to one machine.
 type answer struct {
 	machine
 	OK      bool
@@ -145,13 +143,20 @@ type answer struct {
 
 // planAction asks the API what would be, and shows it.
 func planAction(v *visit) error {
-	o, err := v.readOrder()
+	o, selected, err := v.readOrder()
+	if err != nil {
+		return err
+	}
+	read, err := v.machineReader()
 	if err != nil {
 		return err
 	}
 	p := &plan{order: o, Checked: o.Action == actionBind || o.Action == actionMove || o.Action == actionApprove}
-	for i := range o.Machines {
-		m := o.Machines[i]
+	for _, value := range selected {
+		m, err := read(value)
+		if err != nil {
+			return err
+		}
 		check, err := v.check(o, &m)
 		if reason, ok := reasonOf(err); ok {
 			check.Reasons = []string{reason}
@@ -178,98 +183,6 @@ func (v *visit) check(o *order, m *machine) (api.BindCheck, error) {
 	default:
 		return api.BindCheck{Valid: true}, nil
 	}
-}
-
-// outcome is what an action did, and what undoes it.
-type outcome struct {
-	*order
-	Answers []answer
-	Done    int
-	Undo    *undo
-}
-
-// undo is the action that brings machines back.
-type undo struct {
-	Action, Cluster, Role string
-	Hosts                 []string
-}
-
-// applyAction does it, machine by machine: what is refused for one is done for the others.
-func applyAction(v *visit) error {
-	o, err := v.readOrder()
-	if err != nil {
-		return err
-	}
-	out := &outcome{order: o}
-	for i := range o.Machines {
-		m := o.Machines[i]
-		h, err := v.carryOut(o, &m)
-		a := answer{machine: m, OK: err == nil}
-		if reason, ok := reasonOf(err); ok {
-			a.Reasons = []string{reason}
-		} else if err != nil {
-			return err
-		}
-		if a.OK {
-			out.Done++
-			h.Inventory = m.Host.Inventory
-			a.Host, a.Badge = h, hostBadge(h.Status)
-		}
-		out.Answers = append(out.Answers, a)
-	}
-	out.Undo = o.undo(out.Answers)
-	return v.show("outcome", t("outcome.title"), out)
-}
-
-// carryOut does it with one machine, and returns the host as it is then.
-func (v *visit) carryOut(o *order, m *machine) (api.Host, error) {
-	if o.Action == actionApprove {
-		h := m.Host
-		h.Approved = true
-		return h, v.approve(m)
-	}
-	return call[api.Host](v.apply(o, m))
-}
-
-func (v *visit) apply(o *order, m *machine) (*http.Response, error) {
-	ctx, to := v.r.Context(), api.BindHostParams{ClusterID: o.ClusterID}
-	switch o.Action {
-	case actionBind:
-		return v.api.BindHost(ctx, m.InfraEnvID, m.ID, to)
-	case actionMove:
-		return v.api.MoveHost(ctx, m.InfraEnvID, m.ID, to)
-	case actionUnbind:
-		return v.api.UnbindHost(ctx, m.InfraEnvID, m.ID)
-	default:
-		role := nullable.NewNullableWithValue(api.HostUpdateParamsHostRole(o.Role))
-		return v.api.UpdateHost(ctx, m.InfraEnvID, m.ID, api.HostUpdateParams{HostRole: role})
-	}
-}
-
-// undoing are the actions that undo others.
-var undoing = map[string]string{actionBind: actionUnbind, actionMove: actionMove, actionUnbind: actionBind, actionRole: actionRole}
-
-// undo is nil where no action brings the machines back: they had different clusters or roles, or none was changed.
-func (o *order) undo(answers []answer) *undo {
-	u := &undo{Action: undoing[o.Action]}
-	for i := range answers {
-		if !answers[i].OK {
-			continue
-		}
-		before := &o.Machines[i]
-		cluster, role := before.ClusterID.String(), ""
-		if o.Action == actionRole {
-			cluster, role = "", string(before.Role)
-		}
-		if len(u.Hosts) > 0 && (cluster != u.Cluster || role != u.Role) {
-			return nil
-		}
-		u.Cluster, u.Role, u.Hosts = cluster, role, append(u.Hosts, answers[i].Value())
-	}
-	if u.Action == "" || len(u.Hosts) == 0 {
-		return nil
-	}
-	return u
 }
 
 // reasonOf is the sentence of a refusal that concerns one machine. The end of a session concerns all of them.

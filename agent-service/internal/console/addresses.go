@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/console/addressrange"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 // addressPool is an IPPool as screens show it.
 type addressPool struct {
 	ipamv1.IPPool
-	Badge badge
+	Badge status.Badge
 	// Says are the sentences of conditions that a person has to know.
 	Says []string
 }
@@ -30,19 +31,19 @@ func (p *addressPool) URL() string { return Base + "/addresses/" + p.Namespace +
 func (p *addressPool) Known() bool { return p.Status.Total != nil }
 
 func newAddressPool(pool ipamv1.IPPool) addressPool {
-	row := addressPool{IPPool: pool, Badge: badge{t("addresses.free"), toneOK}}
+	row := addressPool{IPPool: pool, Badge: status.Badge{Label: t("addresses.free"), Tone: status.OK}}
 	exhausted := meta.FindStatusCondition(pool.Status.Conditions, ipamv1.ExhaustedCondition)
 	switch {
 	case !pool.DeletionTimestamp.IsZero():
-		row.Badge = badge{t("addresses.deleting"), toneIdle}
+		row.Badge = status.Badge{Label: t("addresses.deleting"), Tone: status.Idle}
 	case meta.IsStatusConditionFalse(pool.Status.Conditions, ipamv1.ReadyCondition):
-		row.Badge = badge{t("addresses.invalid"), toneBad}
+		row.Badge = status.Badge{Label: t("addresses.invalid"), Tone: status.Bad}
 	case exhausted != nil && exhausted.Status == "True" && exhausted.Reason == ipamv1.ReasonAddressesCoolDown:
-		row.Badge = badge{t("addresses.cooling"), toneWarn}
+		row.Badge = status.Badge{Label: t("addresses.cooling"), Tone: status.Warn}
 	case exhausted != nil && exhausted.Status == "True":
-		row.Badge = badge{t("addresses.exhausted"), toneBad}
+		row.Badge = status.Badge{Label: t("addresses.exhausted"), Tone: status.Bad}
 	case !row.Known():
-		row.Badge = badge{t("addresses.unknown"), toneIdle}
+		row.Badge = status.Badge{Label: t("addresses.unknown"), Tone: status.Idle}
 	}
 	for _, c := range pool.Status.Conditions {
 		if wrong := c.Type == ipamv1.ReadyCondition && c.Status == "False"; wrong || c.Type != ipamv1.ReadyCondition && c.Status == "True" {

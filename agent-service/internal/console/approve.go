@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/console/kubeclient"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -54,7 +55,7 @@ func (v *visit) approve(m *machine, options ...client.PatchOption) error {
 	before := agent.DeepCopy()
 	agent.Spec.Approved = true
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return v.fromCluster(c.Patch(v.r.Context(), agent, patch, append(options, fieldOwner)...))
+	return v.fromCluster(c.Patch(v.r.Context(), agent, patch, append(options, kubeclient.FieldOwner)...))
 }
 
 // agentOf reads the Agent of a machine, under the one of its names that an Agent of its InfraEnv has.

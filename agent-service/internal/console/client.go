@@ -4,7 +4,6 @@
 package console
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,85 +12,7 @@ import (
 	"strconv"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/client"
 )
-
-// newClient calls the API with a person's token, on behalf of the request of a browser.
-func newClient(handler http.Handler, token string, behalf *http.Request) (*client.Client, error) {
-	with := func(_ context.Context, r *http.Request) error {
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		r.RemoteAddr = behalf.RemoteAddr
-		return nil
-	}
-	return client.NewClient("http://console"+api.Base, client.WithHTTPClient(&http.Client{Transport: transport{handler}}), client.WithRequestEditorFn(with))
-}
-
-// transport answers requests by a handler of this process.
-type transport struct{ handler http.Handler }
-
-// RoundTrip implements http.RoundTripper. The body of the answer is read as the handler writes it.
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	served := r.Clone(r.Context())
-	served.RequestURI = r.URL.RequestURI()
-	if served.Body == nil {
-		served.Body = http.NoBody
-	}
-	reader, writer := io.Pipe()
-	a := &answering{header: http.Header{}, begun: make(chan *http.Response, 1), request: r, body: reader, pipe: writer}
-	go func() {
-		defer func() {
-			err := error(nil)
-			if p := recover(); p != nil {
-				err = fmt.Errorf("the handler ended: %v", p)
-			}
-			a.WriteHeader(http.StatusOK) // for a handler that wrote nothing
-			_ = writer.CloseWithError(err)
-		}()
-		t.handler.ServeHTTP(a, served)
-	}()
-	select {
-	case response := <-a.begun:
-		return response, nil
-	case <-r.Context().Done():
-		_ = reader.CloseWithError(r.Context().Err())
-		return nil, r.Context().Err()
-	}
-}
-
-// answering is an answer that a handler writes. Its methods are called by the handler's goroutine alone.
-type answering struct {
-	header  http.Header
-	wrote   bool
-	begun   chan *http.Response
-	request *http.Request
-	body    *io.PipeReader
-	pipe    *io.PipeWriter
-}
-
-// Header implements http.ResponseWriter.
-func (a *answering) Header() http.Header { return a.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answering) WriteHeader(status int) {
-	if a.wrote {
-		return
-	}
-	a.wrote = true
-	a.begun <- &http.Response{
-		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: a.header.Clone(), Body: a.body, ContentLength: -1, Request: a.request,
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (a *answering) Write(b []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.pipe.Write(b)
-}
-
-// Flush implements http.Flusher: what was written is read already.
-func (a *answering) Flush() { a.WriteHeader(http.StatusOK) }
 
 // accept turns an answer that is no success into a refusal.
 func accept(response *http.Response, err error) (*http.Response, error) {

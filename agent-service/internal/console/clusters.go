@@ -14,12 +14,14 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
+	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
 
 // clusterRow is a cluster in the list.
 type clusterRow struct {
 	api.Cluster
-	Badge badge
+	Badge status.Badge
 }
 
 // URL is the page of the cluster.
@@ -39,7 +41,7 @@ func listClusters(v *visit) error {
 	}
 	body := clusterList{Total: total}
 	for i := range list {
-		body.Rows = append(body.Rows, clusterRow{list[i], clusterBadge(list[i].Status)})
+		body.Rows = append(body.Rows, clusterRow{list[i], status.OfCluster(list[i].Status)})
 	}
 	body.Before, body.After = neighbours("/clusters", at, total)
 	return v.show("clusters", t("clusters.title"), &body)
@@ -90,19 +92,28 @@ func createCluster(v *visit) error {
 	return v.redirect("/clusters/" + made.ID.String())
 }
 
-// role is the machines of one role in a cluster.
+// role is the first machines of one role in a cluster.
 type role struct {
 	Name     string
 	Machines []machine
+	// Total counts all of the role, which URL leads to.
+	Total int
+	URL   string
 }
+
+// More is true where machines of the role are left out.
+func (r role) More() bool { return r.Total > len(r.Machines) }
 
 type clusterPage struct {
 	clusterRow
-	Missing []string
-	Roles   []role
-	Total   int
-	Stages  []stage
-	Events  []api.Event
+	// Missing are requirements that are not met, Met those that are.
+	Missing, Met []string
+	Roles        []role
+	// Total counts the machines of all roles, which All leads to.
+	Total  int
+	All    string
+	Stages []status.Stage
+	Events []api.Event
 	// Installed clusters have credentials; ready ones can be installed.
 	Installed, Ready bool
 }
@@ -128,51 +139,46 @@ func showCluster(v *visit) error {
 	if err != nil {
 		return err
 	}
-	hosts, total, err := page[[]api.Host](v.api.ListClusterHosts(v.r.Context(), id, &api.ListClusterHostsParams{WithInventory: new(true), Limit: new(4 * pageSize)}))
-	if err != nil {
-		return err
-	}
-	body := clusterPage{clusterRow: clusterRow{c, clusterBadge(c.Status)}, Total: total}
+	body := clusterPage{clusterRow: clusterRow{c, status.OfCluster(c.Status)}, All: machineFilter{cluster: &id}.URL()}
 	own := names{path: "/clusters/", known: map[uuid.UUID]string{id: c.Name}}
-	byRole := map[string][]machine{}
-	for i := range hosts {
-		byRole[string(hosts[i].Role)] = append(byRole[string(hosts[i].Role)], newMachine(hosts[i], envs, own))
+	for _, name := range roles {
+		of, err := v.role(id, name, envs, own)
+		if err != nil {
+			return err
+		}
+		if of.Total > 0 {
+			body.Roles, body.Total = append(body.Roles, of), body.Total+of.Total
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(byRole)) {
-		body.Roles = append(body.Roles, role{name, byRole[name]})
-	}
-	failing, _ := validations(c.ValidationsInfo)
+	failing, met := status.Validations(c.ValidationsInfo)
 	for _, one := range failing {
 		body.Missing = append(body.Missing, one.Message)
 	}
+	for _, one := range met {
+		body.Met = append(body.Met, one.Message)
+	}
 	body.Installed = c.Status == api.ClusterStatusInstalled || c.Status == api.ClusterStatusAddingHosts
 	body.Ready = c.Status == api.ClusterStatusReady
-	body.Stages = clusterStages(&c)
+	body.Stages = status.ClusterStages(&c)
 	if body.Events, err = v.events(&api.ListEventsParams{ClusterID: &id}, nil); err != nil {
 		return err
 	}
 	return v.show("cluster", c.Name, &body)
 }
 
-// clusterStages are the installation as a time line.
-func clusterStages(c *api.Cluster) []stage {
-	order := []api.ClusterStatus{api.ClusterStatusReady, api.ClusterStatusPreparingForInstallation, api.ClusterStatusInstalling, api.ClusterStatusFinalizing, api.ClusterStatusInstalled}
-	at := slices.Index(order, c.Status)
-	if c.Status == api.ClusterStatusAddingHosts {
-		at = len(order) - 1
+// roles of machines, in the order of screens.
+var roles = []string{"master", "arbiter", "worker", "auto-assign"}
+
+// role reads the first machines of a role in a cluster, and counts all.
+func (v *visit) role(id uuid.UUID, name string, envs, own names) (role, error) {
+	hosts, total, err := page[[]api.Host](v.api.ListClusterHosts(v.r.Context(), id, &api.ListClusterHostsParams{
+		Role: new(api.ListClusterHostsParamsRole(name)), WithInventory: new(true), Limit: new(pageSize),
+	}))
+	of := role{Name: words.Named("role", name), Total: total, URL: machineFilter{cluster: &id, role: name}.URL()}
+	for i := range hosts {
+		of.Machines = append(of.Machines, newMachine(hosts[i], envs, own))
 	}
-	list := make([]stage, 0, len(order))
-	for i, status := range order {
-		s := stage{Name: t("cluster." + string(status)), State: "ahead"}
-		switch {
-		case i < at || i == at && i == len(order)-1:
-			s.State = "done"
-		case i == at:
-			s.State, s.At = "current", c.StatusUpdatedAt
-		}
-		list = append(list, s)
-	}
-	return list
+	return of, err
 }
 
 func installCluster(v *visit) error {

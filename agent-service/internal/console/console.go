@@ -7,6 +7,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/client"
+	"github.com/muster-io/muster/agent-service/internal/console/assets"
+	"github.com/muster-io/muster/agent-service/internal/console/inprocess"
+	"github.com/muster-io/muster/agent-service/internal/console/kubeclient"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 )
@@ -52,9 +56,10 @@ type console struct {
 	Options
 	vault  *session.Vault
 	pages  *pages
-	assets map[string]asset
+	assets map[string]assets.Asset
+	shared shared
 	// kubernetes is nil where there is no Kubernetes API.
-	kubernetes *kubernetes
+	kubernetes *kubeclient.Clients
 }
 
 // New makes the handler of all paths below Base.
@@ -70,13 +75,13 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	assets, err := newAssets()
+	loaded, err := assets.Read()
 	if err != nil {
 		return nil, err
 	}
-	c := &console{Options: o, vault: vault, pages: pages, assets: assets}
+	c := &console{Options: o, vault: vault, pages: pages, assets: loaded}
 	if o.Kubernetes != nil {
-		if c.kubernetes, err = newKubernetes(o.Kubernetes); err != nil {
+		if c.kubernetes, err = kubeclient.New(o.Kubernetes); err != nil {
 			return nil, err
 		}
 	}
@@ -162,12 +167,17 @@ type visit struct {
 func (c *console) signedIn(serve func(*visit) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, err := c.vault.Open(r)
-		if err != nil {
+		switch {
+		case err == nil:
+		case crossSite(r): // the person may be signed in all the same
+			c.follow(w, t("follow.title"), localURL(r.URL.RequestURI()))
+			return
+		default:
 			c.toSignIn(w, r)
 			return
 		}
 		v := &visit{console: c, w: w, r: r, session: s}
-		if v.api, err = newClient(c.API, s.Token, r); err == nil && r.Method != http.MethodGet && !s.Holds(r.PostFormValue(csrfField)) {
+		if v.api, err = inprocess.NewClient(c.API, s.Token, r); err == nil && r.Method != http.MethodGet && !s.Holds(r.PostFormValue(csrfField)) {
 			err = &refusal{http.StatusForbidden, t("error.csrf")}
 		}
 		if err == nil {
@@ -179,18 +189,22 @@ func (c *console) signedIn(serve func(*visit) error) http.Handler {
 	})
 }
 
+// toSignIn leads to the page for signing in, and from there back to the page that was asked for.
 func (c *console) toSignIn(w http.ResponseWriter, r *http.Request) {
-	target := Base + "/sign-in"
-	if r.Header.Get("HX-Request") != "" {
+	target := signInURL
+	if r.Method == http.MethodGet {
+		target = signInFor(r.URL.RequestURI())
+	}
+	switch {
+	case r.Header.Get("HX-Request") != "":
 		w.Header().Set("HX-Redirect", target)
 		w.WriteHeader(http.StatusNoContent)
-		return
+	case r.URL.Path == streamURL: // an EventSource cannot follow to a page
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte("event: ended\ndata:\n\n")) // a browser that is gone needs no answer
+	default:
+		http.Redirect(w, r, target, http.StatusSeeOther)
 	}
-	if r.URL.Path == Base+"/stream" { // an EventSource cannot follow to a page
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
 // fail answers with the sentence of an error. A session whose token ended is forgotten.
@@ -218,13 +232,17 @@ func (v *visit) show(name, title string, body any) error {
 	if err != nil {
 		return err
 	}
-	v.pages.render(v.w, http.StatusOK, name, frame{Title: title, Session: &v.session, Section: section(v.r.URL.Path), URL: v.r.URL.RequestURI(), May: may, Body: body})
+	v.pages.render(v.w, http.StatusOK, name, frame{
+		Title: title, Session: &v.session, Section: section(v.r.URL.Path), URL: v.r.URL.RequestURI(), Form: v.r.Method != http.MethodGet, May: may, Body: body,
+	})
 	return nil
 }
 
 // permissions asks the API what the person may do.
 func (v *visit) permissions() (permissions, error) {
-	by, err := call[api.Identity](v.api.GetIdentity(v.r.Context()))
+	by, err := v.shared.identities.Do(v.r.Context(), v.session.Token, func(ctx context.Context) (api.Identity, error) {
+		return call[api.Identity](v.api.GetIdentity(ctx))
+	})
 	return permissions{Change: !by.ReadOnly, Cluster: v.hasCluster()}, err
 }
 

@@ -23,8 +23,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/assets"
+	"github.com/muster-io/muster/agent-service/internal/console/inprocess"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // served is a console before an API that answers with what a test says.
@@ -44,7 +48,7 @@ func TestWhatIsNotOursIsWhatWasPinned(t *testing.T) {
 			sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 			content, err := os.ReadFile(filepath.Join(dir, name))
 			require.NoError(t, err)
-			assert.Equal(t, sum, sumOf(content), name)
+			assert.Equal(t, sum, assets.Sum(content), name)
 			found++
 		}
 		all, err := filepath.Glob(filepath.Join(dir, "*.min.js"))
@@ -56,7 +60,7 @@ func TestWhatIsNotOursIsWhatWasPinned(t *testing.T) {
 // TestTextsAreUsedAndThere: a text that a page names is there, and one that is there is used.
 func TestTextsAreUsedAndThere(t *testing.T) {
 	var sources strings.Builder
-	for _, pattern := range []string{"*.go", "templates/*.html"} {
+	for _, pattern := range []string{"*.go", "status/*.go", "words/amounts.go", "templates/*.html"} {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
@@ -69,22 +73,46 @@ func TestTextsAreUsedAndThere(t *testing.T) {
 		}
 	}
 	used := sources.String()
-	for _, key := range regexp.MustCompile(`\b[tn][ (]"([a-z_.]+)"`).FindAllStringSubmatch(used, -1) {
+	for _, key := range regexp.MustCompile(`\b(?:[tn]|Of)[ (]"([a-z_.]+)"`).FindAllStringSubmatch(used, -1) {
 		if !strings.HasSuffix(key[1], ".") {
 			assert.Contains(t, words.Texts, key[1])
 		}
 	}
-	for _, g := range groups {
+	for _, g := range status.Groups {
 		assert.Contains(t, words.Texts, "group."+g.ID)
 		for _, state := range g.States {
 			assert.Contains(t, words.Texts, "host."+string(state))
 		}
 	}
-	made := []string{"host.", "cluster.", "group.", "stage.", "action.", "plan.", "approve.", "claim.", "wipe.", "signin.issuer.", "infraenv.rotated."} // names with a state or an action at their end
+	made := []string{"host.", "cluster.", "group.", "stage.", "action.", "plan.", "approve.", "claim.", "wipe.", "signin.issuer.", "infraenv.rotated.", "role.", "step.", "image.", "check.", "severity.", "logs.", "wait."} // names with a state or an action at their end
 	for key := range words.Texts {
 		name := strings.TrimSuffix(key, ".1")
 		assert.True(t, strings.Contains(used, `"`+name+`"`) || slices.ContainsFunc(made, func(prefix string) bool { return strings.HasPrefix(name, prefix) }), key)
 	}
+}
+
+// TestValuesOfTheAPIHaveWords: none is shown as it is.
+func TestValuesOfTheAPIHaveWords(t *testing.T) {
+	for schema, kind := range map[string]string{"HostRole": "role", "HostStage": "step", "ImageType": "image", "EventSeverity": "severity"} {
+		found := regexp.MustCompile(`(?s)\n    ` + schema + `:.*?enum: \[(.*?)\]`).FindSubmatch(api.Spec())
+		require.NotNil(t, found, schema)
+		for value := range strings.SplitSeq(string(found[1]), ",") {
+			value = strings.TrimSpace(value)
+			assert.Contains(t, words.Texts, kind+"."+value)
+			assert.Equal(t, words.Texts[kind+"."+value], words.Named(kind, value))
+		}
+	}
+	crd, err := os.ReadFile("../../../apis/crd/hive.openshift.io_clusterclaims.yaml")
+	require.NoError(t, err)
+	reasons := regexp.MustCompile(`(?s)waitingFor:.*?enum:\n(.*?)\n +type:`).FindSubmatch(crd)
+	require.NotNil(t, reasons)
+	for _, value := range regexp.MustCompile(`\w+`).FindAllString(string(reasons[1]), -1) {
+		assert.Contains(t, words.Texts, "wait."+value)
+	}
+	for _, status := range []validate.Status{validate.Success, validate.Failure, validate.Pending, validate.Disabled} {
+		assert.Contains(t, words.Texts, "check."+string(status))
+	}
+	assert.Equal(t, "<b>", words.Named("role", "<b>"))
 }
 
 // TestEachStateHasItsPlace compares the groups with the states of the API.
@@ -101,7 +129,7 @@ func TestEachStateHasItsPlace(t *testing.T) {
 	require.Contains(t, states, "known-unbound")
 	for _, state := range states {
 		in := 0
-		for _, g := range groups {
+		for _, g := range status.Groups {
 			if slices.Contains(g.States, api.HostStatus(state)) {
 				in++
 			}
@@ -188,7 +216,7 @@ func TestTheAPIDecidesWhoSeesWhat(t *testing.T) {
 		answer := httptest.NewRecorder()
 		c.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, Base+path, http.NoBody))
 		assert.Equal(t, http.StatusSeeOther, answer.Code, path)
-		assert.Equal(t, Base+"/sign-in", answer.Header().Get("Location"))
+		assert.Equal(t, map[bool]string{true: Base + "/sign-in", false: Base + "/sign-in?next=" + url.QueryEscape(Base+path)}[path == "/"], answer.Header().Get("Location"))
 	}
 	v := vaultOf(t)
 	for token, want := range map[string]int{"good": http.StatusForbidden, "ended": http.StatusSeeOther} {
@@ -209,7 +237,7 @@ func TestTheAPIDecidesWhoSeesWhat(t *testing.T) {
 // TestAnAnswerIsReadAsItIsWritten: the stream of changes does not end.
 func TestAnAnswerIsReadAsItIsWritten(t *testing.T) {
 	more := make(chan string)
-	c := transport{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := inprocess.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for text := range more {
 			if _, err := fmt.Fprint(w, text); err != nil || http.NewResponseController(w).Flush() != nil {
 				return

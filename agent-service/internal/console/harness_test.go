@@ -114,8 +114,14 @@ func (s *site) start() {
 // token is a person's.
 func (s *site) token(user string, groups ...string) string {
 	s.t.Helper()
+	return s.member(user, "", groups...)
+}
+
+// member is the token of a person of an organization, with --oidc-organization-claim=org.
+func (s *site) member(user, organization string, groups ...string) string {
+	s.t.Helper()
 	raw, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
-		"iss": "https://issuer", "sub": user, "groups": groups, "exp": time.Now().Add(time.Hour).Unix(),
+		"iss": "https://issuer", "sub": user, "org": organization, "groups": groups, "exp": time.Now().Add(time.Hour).Unix(),
 	}).SignedString(s.key)
 	require.NoError(s.t, err)
 	return raw
@@ -212,14 +218,20 @@ type tab struct {
 	site *site
 }
 
-// open signs a person in, in a browser of its own.
-func (s *site) open(browser context.Context, t *testing.T, token string) *tab {
+// tab is a browser of its own, where no person is signed in.
+func (s *site) tab(browser context.Context, t *testing.T) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	limited, done := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(done)
-	b := &tab{t, limited, s}
+	return &tab{t, limited, s}
+}
+
+// open signs a person in, in a browser of its own.
+func (s *site) open(browser context.Context, t *testing.T, token string) *tab {
+	t.Helper()
+	b := s.tab(browser, t)
 	b.run(chromedp.Navigate("http://"+s.address+"/console"), chromedp.SendKeys(chromedp.CSS("#token"), token))
 	b.press("Sign in")
 	b.sees("h1", "Home")

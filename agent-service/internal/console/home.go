@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
 )
 
 // mostProblems is how many things that are not fine are shown; numbers lead to all.
@@ -46,7 +47,7 @@ func home(v *visit) error {
 	}
 	for i := range all {
 		if slices.Contains([]api.ClusterStatus{api.ClusterStatusError, api.ClusterStatusInstallingPendingUserAction, api.ClusterStatusCancelled}, all[i].Status) && all[i].ID != (uuid.UUID{}) {
-			body.Clusters = append(body.Clusters, clusterRow{all[i], clusterBadge(all[i].Status)})
+			body.Clusters = append(body.Clusters, clusterRow{all[i], status.OfCluster(all[i].Status)})
 		}
 	}
 	if body.Machines, err = v.choices(machineFilter{}); err != nil {

@@ -9,65 +9,15 @@ import (
 	"fmt"
 	"net/http"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"go.uber.org/zap"
 
-	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
-
-// fieldOwner is the manager of fields that the console writes.
-const fieldOwner = client.FieldOwner("agent-service-console")
-
-// kubernetes makes clients of the Kubernetes API that have a person's token and nothing of the service's own credentials.
-type kubernetes struct {
-	config *rest.Config
-	scheme *runtime.Scheme
-	mapper meta.RESTMapper
-}
-
-// newKubernetes keeps of a configuration where the API server is and how it is trusted.
-func newKubernetes(config *rest.Config) (*kubernetes, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, ipamv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
-	}
-	// The kinds are known, so that no client has to discover them.
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"ClusterPool", "ClusterClaim", "ClusterDeployment"} {
-		mapper.Add(hivev1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	mapper.Add(agentv1.GroupVersion.WithKind("Agent"), meta.RESTScopeNamespace)
-	mapper.Add(ipamv1.GroupVersion.WithKind("IPPool"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	anonymous := rest.AnonymousClientConfig(config)
-	anonymous.UserAgent = string(fieldOwner)
-	return &kubernetes{config: anonymous, scheme: scheme, mapper: mapper}, nil
-}
-
-// client returns a client that is the person's of a token.
-func (k *kubernetes) client(token string) (client.Client, error) {
-	own := rest.CopyConfig(k.config)
-	own.BearerToken = token
-	found, err := client.New(own, client.Options{Scheme: k.scheme, Mapper: k.mapper})
-	if err != nil {
-		return nil, fmt.Errorf("preparing a client of the Kubernetes API: %w", err)
-	}
-	return found, nil
-}
 
 // hasCluster is true where the person has a token that the Kubernetes API can be asked with.
 func (v *visit) hasCluster() bool { return v.kubernetes != nil && v.session.Token != "" }
@@ -80,7 +30,7 @@ func (v *visit) cluster() (client.Client, error) {
 	case v.session.Token == "":
 		return nil, &refusal{http.StatusForbidden, t("kubernetes.token")}
 	}
-	return v.kubernetes.client(v.session.Token)
+	return v.kubernetes.Client(v.session.Token)
 }
 
 // fromCluster turns an error of the Kubernetes API into a refusal, which says what to do. It is never 401: the session is good for REST.

@@ -32,7 +32,7 @@ type kubeSite struct {
 	namespace string
 }
 
-func newKubeSite(t *testing.T) *kubeSite {
+func newKubeSite(t *testing.T, flags ...string) *kubeSite {
 	t.Helper()
 	config := controlplanetest.Start(t)
 	scheme := runtime.NewScheme()
@@ -43,7 +43,7 @@ func newKubeSite(t *testing.T) *kubeSite {
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "console-"}}
 	require.NoError(t, admin.Create(t.Context(), namespace))
-	s := newSite(t, "--oidc-issuer=kubernetes", "--oidc-audience=agent-service", "--oidc-key-file=", "--kubeconfig="+controlplanetest.Kubeconfig(t), "--kube-api", "--oidc-admin-group=system:serviceaccounts:"+namespace.Name)
+	s := newSite(t, append(flags, "--oidc-issuer=kubernetes", "--oidc-audience=agent-service", "--oidc-key-file=", "--kubeconfig="+controlplanetest.Kubeconfig(t), "--kube-api", "--oidc-admin-group=system:serviceaccounts:"+namespace.Name)...)
 	return &kubeSite{s, admin, namespace.Name}
 }
 
@@ -59,23 +59,34 @@ func (s *kubeSite) create(object client.Object) {
 // account makes a ServiceAccount with rights in the namespace, and returns its token.
 func (s *kubeSite) account(name string, rules ...rbacv1.PolicyRule) string {
 	s.t.Helper()
-	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return s.accountIn(s.namespace, name, rules...)
+}
+
+// accountIn makes a ServiceAccount of another namespace with rights in that of the site.
+func (s *kubeSite) accountIn(namespace, name string, rules ...rbacv1.PolicyRule) string {
+	s.t.Helper()
+	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	s.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
 	s.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: name}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 	})
 	var claims jwt.RegisteredClaims
-	_, _, err := jwt.NewParser().ParseUnverified(s.tokenOf(name), &claims) // the audience of the API server
+	_, _, err := jwt.NewParser().ParseUnverified(s.tokenIn(namespace, name), &claims) // the audience of the API server
 	require.NoError(s.t, err)
-	return s.tokenOf(name, append(claims.Audience, "agent-service")...)
+	return s.tokenIn(namespace, name, append(claims.Audience, "agent-service")...)
 }
 
 // tokenOf is a token of a ServiceAccount for the audiences that are named; for the API server where none is.
 func (s *kubeSite) tokenOf(name string, audiences ...string) string {
 	s.t.Helper()
+	return s.tokenIn(s.namespace, name, audiences...)
+}
+
+func (s *kubeSite) tokenIn(namespace, name string, audiences ...string) string {
+	s.t.Helper()
 	issued := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	require.NoError(s.t, s.admin.SubResource("token").Create(s.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, issued))
+	require.NoError(s.t, s.admin.SubResource("token").Create(s.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, issued))
 	return issued.Status.Token
 }
 

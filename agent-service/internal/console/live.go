@@ -5,6 +5,9 @@ package console
 
 import "net/http"
 
+// streamURL is where pages get the stream of changes.
+const streamURL = Base + "/stream"
+
 // stream hands the API's stream of changes to the page, which reads itself again at each.
 func stream(v *visit) error {
 	response, err := accept(v.api.StreamChanges(v.r.Context()))

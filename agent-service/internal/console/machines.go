@@ -5,17 +5,19 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
+	"github.com/muster-io/muster/agent-service/internal/console/words"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
 
@@ -28,10 +30,14 @@ const mostNames = 1000
 // machine is a host as lists show it.
 type machine struct {
 	api.Host
-	Badge     badge
+	Badge     status.Badge
 	Inventory hardware.Inventory
 	InfraEnv  link
 	Cluster   link
+	// Labels lead to the machines that have them too, that of the rack first.
+	Labels []link
+	// OnlyInfraEnv and OnlyCluster are the addresses of lists that show only machines of the same one, empty where there is none.
+	OnlyInfraEnv, OnlyCluster string
 	// Resource is that of the InfraEnv, empty for one that was made by REST.
 	Resource api.CustomResource
 }
@@ -61,17 +67,17 @@ func (m *machine) Disks() (count int, size int64) {
 	return count, size
 }
 
-// What is the machine in a few words: 16 CPUs · 64 GiB · 2 disks, 1.4 TB · 1 NIC.
+// What describes the hardware in a few words: 16 CPUs · 64 GiB · 2 disks, 1.4 TB · 1 NIC.
 func (m *machine) What() string {
 	if m.Inventory.CPU.Count == 0 {
 		return t("machines.unknown")
 	}
 	disks, size := m.Disks()
-	words := []string{n("machines.cpus", int(m.Inventory.CPU.Count)), byteSize(m.Inventory.Memory.PhysicalBytes, true), n("machines.disks", disks, byteSize(size, false)), n("machines.nics", len(m.Inventory.Interfaces))}
+	said := []string{n("machines.cpus", int(m.Inventory.CPU.Count)), words.Size(m.Inventory.Memory.PhysicalBytes, true), n("machines.disks", disks, words.Size(size, false)), n("machines.nics", len(m.Inventory.Interfaces))}
 	if gpus := len(m.Inventory.GPUs); gpus > 0 {
-		words = append(words, n("machines.gpus", gpus))
+		said = append(said, n("machines.gpus", gpus))
 	}
-	return strings.Join(words, " · ")
+	return strings.Join(said, " · ")
 }
 
 // names are those of InfraEnvs or clusters by id.
@@ -80,6 +86,8 @@ type names struct {
 	known map[uuid.UUID]string
 	// resources are those of InfraEnvs that are custom resources.
 	resources map[uuid.UUID]api.CustomResource
+	// labels are those of hosts of InfraEnvs.
+	labels map[uuid.UUID]map[string]string
 }
 
 func (n names) link(id uuid.UUID) link {
@@ -90,16 +98,52 @@ func (n names) link(id uuid.UUID) link {
 }
 
 func (v *visit) infraEnvNames() (names, []api.InfraEnv, error) {
-	list, err := call[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(mostNames)}))
-	found := names{"/infra-envs/", map[uuid.UUID]string{}, map[uuid.UUID]api.CustomResource{}}
+	list, err := v.shared.infraEnvs.Do(v.r.Context(), v.session.Token, func(ctx context.Context) ([]api.InfraEnv, error) {
+		return call[[]api.InfraEnv](v.api.ListInfraEnvs(ctx, &api.ListInfraEnvsParams{Limit: new(mostNames)}))
+	})
+	found := noInfraEnvs()
 	for i := range list {
-		found.known[list[i].ID], found.resources[list[i].ID] = list[i].Name, list[i].CustomResource
+		found.add(&list[i])
 	}
 	return found, list, err
 }
 
+func noInfraEnvs() names {
+	return names{"/infra-envs/", map[uuid.UUID]string{}, map[uuid.UUID]api.CustomResource{}, map[uuid.UUID]map[string]string{}}
+}
+
+func (n names) add(e *api.InfraEnv) {
+	n.known[e.ID], n.resources[e.ID], n.labels[e.ID] = e.Name, e.CustomResource, e.AgentLabels
+}
+
+// infraEnvsOf are the InfraEnvs of a page of the list, and of its filter. The person may see a host, and not its InfraEnv.
+func (v *visit) infraEnvsOf(hosts []api.Host, f machineFilter) (names, error) {
+	var ids []uuid.UUID
+	if f.infraEnv != nil {
+		ids = append(ids, *f.infraEnv)
+	}
+	for i := range hosts {
+		if !slices.Contains(ids, hosts[i].InfraEnvID) {
+			ids = append(ids, hosts[i].InfraEnvID)
+		}
+	}
+	found := noInfraEnvs()
+	for _, id := range ids {
+		e, err := call[api.InfraEnv](v.api.GetInfraEnv(v.r.Context(), id))
+		switch {
+		case err == nil:
+			found.add(&e)
+		case !isStatus(err, http.StatusNotFound):
+			return names{}, err
+		}
+	}
+	return found, nil
+}
+
 func (v *visit) clusterNames() (names, []api.Cluster, error) {
-	list, err := call[[]api.Cluster](v.api.ListClusters(v.r.Context(), &api.ListClustersParams{Limit: new(mostNames)}))
+	list, err := v.shared.clusters.Do(v.r.Context(), v.session.Token, func(ctx context.Context) ([]api.Cluster, error) {
+		return call[[]api.Cluster](v.api.ListClusters(ctx, &api.ListClustersParams{Limit: new(mostNames)}))
+	})
 	found := names{path: "/clusters/", known: map[uuid.UUID]string{}}
 	for i := range list {
 		found.known[list[i].ID] = list[i].Name
@@ -108,7 +152,8 @@ func (v *visit) clusterNames() (names, []api.Cluster, error) {
 }
 
 func newMachine(h api.Host, envs, clusters names) machine {
-	m := machine{Host: h, Badge: hostBadge(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID), Resource: envs.resources[h.InfraEnvID]}
+	m := machine{Host: h, Badge: status.OfHost(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID), Resource: envs.resources[h.InfraEnvID]}
+	m.narrow(machineFilter{}, envs.labels[h.InfraEnvID])
 	_ = json.Unmarshal([]byte(h.Inventory), &m.Inventory) // a machine that has reported nothing that can be read has no hardware yet
 	return m
 }
@@ -119,11 +164,18 @@ type machineFilter struct {
 	infraEnv, cluster *uuid.UUID
 	// search is a part of what a machine is known by.
 	search string
-	page   int
+	// labels is a selector of labels, in the form of the API.
+	labels string
+	// role is one of roles, empty for all.
+	role string
+	page int
 }
 
 func readFilter(q url.Values) machineFilter {
-	f := machineFilter{group: q.Get("state"), search: strings.TrimSpace(q.Get("search"))}
+	f := machineFilter{group: q.Get("state"), search: strings.TrimSpace(q.Get("search")), labels: strings.TrimSpace(q.Get("labels"))}
+	if role := q.Get("role"); slices.Contains(roles, role) {
+		f.role = role
+	}
 	if id, err := uuid.Parse(q.Get("infra_env")); err == nil {
 		f.infraEnv = &id
 	}
@@ -160,6 +212,12 @@ func (f machineFilter) query() url.Values {
 	if f.search != "" {
 		q.Set("search", f.search)
 	}
+	if f.labels != "" {
+		q.Set("labels", f.labels)
+	}
+	if f.role != "" {
+		q.Set("role", f.role)
+	}
 	return q
 }
 
@@ -182,8 +240,14 @@ func (f machineFilter) params(limit, offset int) *api.ListAllHostsParams {
 	if f.search != "" {
 		p.Search = new(f.search)
 	}
-	if at := slices.IndexFunc(groups, func(g group) bool { return g.ID == f.group }); at >= 0 {
-		p.Status = new(groups[at].States)
+	if f.labels != "" {
+		p.LabelSelector = new(f.labels)
+	}
+	if f.role != "" {
+		p.Role = new(api.ListAllHostsParamsRole(f.role))
+	}
+	if at := slices.IndexFunc(status.Groups, func(g status.Group) bool { return g.ID == f.group }); at >= 0 {
+		p.Status = new(status.Groups[at].States)
 	}
 	return p
 }
@@ -206,13 +270,19 @@ func (v *visit) choices(f machineFilter) ([]choice, error) {
 	if f.search != "" {
 		p.Search = new(f.search)
 	}
+	if f.labels != "" {
+		p.LabelSelector = new(f.labels)
+	}
+	if f.role != "" {
+		p.Role = new(api.CountHostsParamsRole(f.role))
+	}
 	counts, err := call[api.HostCounts](v.api.CountHosts(v.r.Context(), &p))
 	if err != nil {
 		return nil, err
 	}
 	all := f.of("")
-	list := append(make([]choice, 0, len(groups)+1), choice{t("group.all"), all.URL(), "", counts.Total, f.group == ""})
-	for _, g := range groups {
+	list := append(make([]choice, 0, len(status.Groups)+1), choice{t("group.all"), all.URL(), "", counts.Total, f.group == ""})
+	for _, g := range status.Groups {
 		of, count := f.of(g.ID), 0
 		for _, one := range counts.States {
 			if slices.Contains(g.States, one.Status) {
@@ -246,30 +316,46 @@ type pager struct{ Before, After string }
 
 func listMachines(v *visit) error {
 	f := readFilter(v.r.URL.Query())
-	envs, allEnvs, err := v.infraEnvNames()
+	body, err := v.shared.machines.Do(v.r.Context(), machinesKey{v.session.Token, f.URL()}, func(ctx context.Context) (*machineList, error) {
+		return v.as(ctx).machineList(f) //nolint:contextcheck // its request has the context
+	})
 	if err != nil {
 		return err
 	}
+	return v.show("machines", t("machines.title"), body)
+}
+
+// machineList reads a page of the list.
+func (v *visit) machineList(f machineFilter) (*machineList, error) {
 	clusters, allClusters, err := v.clusterNames()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	body := machineList{Filter: f, Clusters: allClusters, InfraEnvs: len(allEnvs)}
+	body := &machineList{Filter: f, Clusters: allClusters}
 	if body.Choices, err = v.choices(f); err != nil {
-		return err
+		return nil, err
 	}
 	hosts, total, err := v.hosts(f, pageSize, f.page*pageSize)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	envs, err := v.infraEnvsOf(hosts, f)
+	if err == nil && len(hosts) == 0 {
+		_, body.InfraEnvs, err = page[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(1)}))
+	}
+	if err != nil {
+		return nil, err
 	}
 	for i := range hosts {
-		body.Machines = append(body.Machines, newMachine(hosts[i], envs, clusters))
+		m := newMachine(hosts[i], envs, clusters)
+		m.narrow(f, envs.labels[m.InfraEnvID])
+		body.Machines = append(body.Machines, m)
 	}
 	body.Total, body.From, body.To = total, f.page*pageSize+min(1, len(hosts)), f.page*pageSize+len(hosts)
 	body.Pages = f.pager(total)
 	body.Narrowed = f.narrowed(envs, clusters)
 	body.MayApprove = v.mayApprove(body.Machines)
-	return v.show("machines", t("machines.title"), &body)
+	return body, nil
 }
 
 func (f machineFilter) pager(total int) pager {
@@ -287,53 +373,17 @@ func (f machineFilter) pager(total int) pager {
 	return p
 }
 
-// narrowed are the filters that a click takes away.
-func (f machineFilter) narrowed(envs, clusters names) []choice {
-	var list []choice
-	if f.infraEnv != nil {
-		without := f.of(f.group)
-		without.infraEnv = nil
-		list = append(list, choice{Label: t("machines.of_infra_env", envs.link(*f.infraEnv).Name), URL: without.URL()})
-	}
-	if f.cluster != nil {
-		without := f.of(f.group)
-		without.cluster = nil
-		list = append(list, choice{Label: t("machines.of_cluster", clusters.link(*f.cluster).Name), URL: without.URL()})
-	}
-	if f.search != "" {
-		without := f.of(f.group)
-		without.search = ""
-		list = append(list, choice{Label: t("machines.of_search", f.search), URL: without.URL()})
-	}
-	return list
-}
-
 // machinePage is one machine.
 type machinePage struct {
 	machine
-	Failing, Passed []validation
-	Stages          []stage
+	Failing, Passed []status.Validation
+	Stages          []status.Stage
 	Events          []api.Event
 	Clusters        []api.Cluster
 	Install         string
 	// Reach is nil where there is no way to draw.
 	Reach      *peersPicture
 	MayApprove bool
-}
-
-// validation is the answer of one check.
-type validation struct {
-	api.Validation
-	Category string
-}
-
-// stage is a step of an installation.
-type stage struct {
-	Name string
-	// State is done, current, failed or ahead.
-	State string
-	At    time.Time
-	Info  string
 }
 
 func showMachine(v *visit) error {
@@ -354,8 +404,8 @@ func showMachine(v *visit) error {
 		return err
 	}
 	body := machinePage{machine: newMachine(h, envs, clusters), Clusters: all}
-	body.Failing, body.Passed = validations(h.ValidationsInfo)
-	body.Stages = stages(&h)
+	body.Failing, body.Passed = status.Validations(h.ValidationsInfo)
+	body.Stages = status.HostStages(&h)
 	body.Install = installDisk(&body.machine)
 	body.MayApprove = v.mayApprove([]machine{body.machine})
 	if body.Reach, err = v.peersOf(&body.machine, envs, clusters); err != nil {
@@ -390,47 +440,6 @@ func (v *visit) machineID(value string) (infraEnv, host uuid.UUID, _ error) {
 		return infraEnv, host, &refusal{http.StatusNotFound, t("error.nowhere")}
 	}
 	return infraEnv, host, nil
-}
-
-// validations are those that did not pass, and the others, by category.
-func validations(info string) (failing, passed []validation) {
-	var found map[string][]api.Validation
-	if json.Unmarshal([]byte(info), &found) != nil {
-		return nil, nil
-	}
-	for category, list := range found {
-		for _, one := range list {
-			if one.Status == "success" || one.Status == "disabled" {
-				passed = append(passed, validation{one, category})
-			} else {
-				failing = append(failing, validation{one, category})
-			}
-		}
-	}
-	byID := func(a, b validation) int { return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.ID, b.ID)) }
-	slices.SortFunc(failing, byID)
-	slices.SortFunc(passed, byID)
-	return failing, passed
-}
-
-// stages are the installation of a host as a time line, empty for one that is in no cluster.
-func stages(h *api.Host) []stage {
-	current := slices.Index(h.ProgressStages, h.Progress.CurrentStage)
-	list := make([]stage, 0, len(h.ProgressStages))
-	for i, name := range h.ProgressStages {
-		s := stage{Name: string(name), State: "ahead"}
-		switch {
-		case i < current || name == "Done" && i == current:
-			s.State = "done"
-		case i == current:
-			s.State, s.At, s.Info = "current", h.Progress.StageStartedAt, h.Progress.ProgressInfo
-			if h.Status == api.HostStatusError {
-				s.State = "failed"
-			}
-		}
-		list = append(list, s)
-	}
-	return list
 }
 
 // installDisk is the path of the disk that is installed to: the one that was chosen, else none.

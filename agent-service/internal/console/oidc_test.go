@@ -112,22 +112,17 @@ func TestAPersonSignsInAtAnIssuerThroughTwoReplicas(t *testing.T) {
 	env := other.makeInfraEnv(token, "rack-one")
 	other.report(other.imageToken(token, env), env, uuid.NewString(), map[string]any{"hostname": "node-of-jane", "cpu": map[string]any{"architecture": "x86_64", "count": 16}})
 
-	ctx, cancel := chromedp.NewContext(chromium)
-	t.Cleanup(cancel)
-	limited, done := context.WithTimeout(ctx, 2*patience)
-	t.Cleanup(done)
 	reached := *other
 	reached.address = address
-	page := &tab{t, limited, &reached}
-	page.visit("/")
+	page := reached.tab(chromium, t)
+	page.visit("/machines?search=of-jane")
 	page.sees("h1", "Sign in")
 	page.looksFine("sign-in-oidc")
 	page.press("Sign in with " + strings.TrimPrefix(issuer, "http://"))
 	page.run(chromedp.SendKeys(chromedp.CSS("#login"), dexEmail), chromedp.SendKeys(chromedp.CSS("#password"), dexPassword), chromedp.Click(chromedp.CSS("#submit-login")))
-	page.sees("h1", "Home")
+	page.sees("h1", "Machines")
 	page.sees(".person", dexEmail)
-	assert.Equal(t, "http://"+address+"/console/", ask[string](page, `location.href`))
-	page.visit("/machines")
+	assert.Equal(t, "http://"+address+"/console/machines?search=of-jane", ask[string](page, `location.href`))
 	page.sees("main", "node-of-jane")
 }
 

@@ -5,13 +5,10 @@ package console
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -19,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/console/assets"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
@@ -26,7 +24,7 @@ import (
 // t and n are short, as templates have them: most lines of a screen ask for a text.
 var t, n = words.Of, words.Count
 
-//go:embed templates assets
+//go:embed templates
 var files embed.FS
 
 // frame is what the layout shows around the body of a page.
@@ -38,6 +36,8 @@ type frame struct {
 	Section string
 	// URL is the path and query of the page, which its live part is read from again.
 	URL string
+	// Form is true for the answer to a form, whose address is not of a page.
+	Form bool
 	// May is what the API lets the person do.
 	May  permissions
 	Body any
@@ -59,6 +59,14 @@ func (f frame) CSRF() string {
 	return f.Session.CSRF
 }
 
+// SignIn is where the page leads to once its session has ended.
+func (f frame) SignIn() string {
+	if f.Form {
+		return signInFor(Base + "/" + f.Section)
+	}
+	return signInFor(f.URL)
+}
+
 // Entry is an entry of the navigation.
 func (f frame) Entry(section, title string) choice {
 	return choice{Label: t(title), URL: Base + "/" + section, Current: f.Section == section}
@@ -72,8 +80,8 @@ type pages struct {
 
 func newPages(now func() time.Time, log *zap.Logger) (*pages, error) {
 	functions := template.FuncMap{
-		"t": t, "base": func() string { return Base }, "asset": assetPath, "bytes": byteSize,
-		"since": func(at time.Time) string { return since(now().Sub(at)) },
+		"t": t, "word": func(kind string, value any) string { return words.Named(kind, fmt.Sprint(value)) }, "roles": func() []string { return roles }, "base": func() string { return Base }, "asset": func(name string) (string, error) { return assets.Path(Base, name) }, "bytes": words.Size,
+		"since": func(at time.Time) string { return words.Since(now().Sub(at)) },
 		"stamp": func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 		"clock": func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") },
 	}
@@ -115,84 +123,13 @@ func (p *pages) render(w http.ResponseWriter, status int, name string, f frame) 
 	_, _ = w.Write(out.Bytes())
 }
 
-// asset is a file that pages load.
-type asset struct {
-	kind, sum string
-	content   []byte
-}
-
-// newAssets reads the files, whose addresses hold a part of their checksums.
-func newAssets() (map[string]asset, error) {
-	entries, err := fs.ReadDir(files, "assets")
-	if err != nil {
-		return nil, fmt.Errorf("listing assets: %w", err)
-	}
-	found := map[string]asset{}
-	for _, entry := range entries {
-		content, err := files.ReadFile("assets/" + entry.Name())
-		if err != nil {
-			return nil, fmt.Errorf("reading an asset: %w", err)
-		}
-		found[entry.Name()] = asset{mime.TypeByExtension(path.Ext(entry.Name())), sumOf(content), content}
-	}
-	return found, nil
-}
-
-func sumOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
-
-// assetPath is the address of an asset; it changes with the content, so that browsers may keep it.
-func assetPath(name string) (string, error) {
-	content, err := files.ReadFile("assets/" + name)
-	if err != nil {
-		return "", fmt.Errorf("reading an asset: %w", err)
-	}
-	return Base + "/assets/" + name + "?v=" + sumOf(content)[:12], nil
-}
-
 func (c *console) asset(w http.ResponseWriter, r *http.Request) {
 	found, there := c.assets[r.PathValue("name")]
 	if !there {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", found.kind)
+	w.Header().Set("Content-Type", found.Kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(found.content)
-}
-
-// byteSize is a size for people: 480 GB, 64 GiB where binary.
-func byteSize(n int64, binary bool) string {
-	step, units := int64(1000), []string{"B", "kB", "MB", "GB", "TB", "PB"}
-	if binary {
-		step, units = 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	}
-	i := 0
-	value := float64(n)
-	for value >= float64(step) && i < len(units)-1 {
-		value /= float64(step)
-		i++
-	}
-	if value >= 10 || value == float64(int64(value)) {
-		return fmt.Sprintf("%.0f %s", value, units[i])
-	}
-	return fmt.Sprintf("%.1f %s", value, units[i])
-}
-
-// since is how long ago something was, in its largest unit.
-func since(d time.Duration) string {
-	switch {
-	case d < 5*time.Second:
-		return t("since.now")
-	case d < time.Minute:
-		return t("since.seconds", int(d.Seconds()))
-	case d < time.Hour:
-		return t("since.minutes", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return t("since.hours", int(d.Hours()))
-	default:
-		return t("since.days", int(d.Hours()/24))
-	}
+	_, _ = w.Write(found.Content)
 }

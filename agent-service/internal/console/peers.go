@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
 )
 
 const (
@@ -75,12 +76,12 @@ func (v *visit) peersOf(m *machine, envs, clusters names) (*peersPicture, error)
 		}
 		next := peer{machine: newMachine(hosts[i], envs, clusters)}
 		next.Says, next.Tone = way(m.Peers, hosts[i].Peers, m.ID.String(), hosts[i].ID.String())
-		if next.Tone != toneBad {
+		if next.Tone != status.Bad {
 			p.Reached++
 		}
 		p.Peers = append(p.Peers, next)
 	}
-	order := []string{toneBad, toneWarn, toneOK}
+	order := []string{status.Bad, status.Warn, status.OK}
 	slices.SortStableFunc(p.Peers, func(a, b peer) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Tone), slices.Index(order, b.Tone)), cmp.Compare(a.Name(), b.Name()))
 	})
@@ -98,16 +99,16 @@ func (v *visit) peersOf(m *machine, envs, clusters names) (*peersPicture, error)
 func way(here, there api.HostPeers, host, peer string) (says, tone string) {
 	switch {
 	case slices.Contains(here.Unreachable, peer):
-		return t("peer.unreachable"), toneBad
+		return t("peer.unreachable"), status.Bad
 	case slices.Contains(there.Unreachable, host):
-		return t("peer.back"), toneBad
+		return t("peer.back"), status.Bad
 	case here.Lossy[peer] > 0:
-		return t("peer.lossy", here.Lossy[peer]), toneWarn
+		return t("peer.lossy", here.Lossy[peer]), status.Warn
 	case here.Slow[peer] > 0:
-		return t("peer.slow", here.Slow[peer]), toneWarn
+		return t("peer.slow", here.Slow[peer]), status.Warn
 	case slices.Contains(here.ShortMtu, peer):
-		return t("peer.short_mtu"), toneWarn
+		return t("peer.short_mtu"), status.Warn
 	default:
-		return t("peer.reached"), toneOK
+		return t("peer.reached"), status.OK
 	}
 }

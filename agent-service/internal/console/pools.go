@@ -18,6 +18,8 @@ import (
 	kubevalidation "k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/console/kubeclient"
+	"github.com/muster-io/muster/agent-service/internal/console/status"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -109,7 +111,7 @@ func claimName(pool string) string {
 // claimRow is a ClusterClaim, and how it stands.
 type claimRow struct {
 	hivev1.ClusterClaim
-	Badge badge
+	Badge status.Badge
 	// Why is the operator's sentence.
 	Why     string
 	Running bool
@@ -122,22 +124,22 @@ func newClaim(claim hivev1.ClusterClaim) claimRow {
 	pending := cmp.Or(hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending), &hivev1.Condition{Status: "Unknown"})
 	running := cmp.Or(hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimRunning), &hivev1.Condition{Status: "Unknown"})
 	row := claimRow{ClusterClaim: claim}
-	state, tone := "waiting", toneBusy
+	state, tone := "waiting", status.Busy
 	row.Why = pending.Message
 	switch {
 	case !claim.DeletionTimestamp.IsZero():
-		state, tone = "deleting", toneIdle
+		state, tone = "deleting", status.Idle
 	case pending.Reason == hivev1.ReasonQueueTimedOut || pending.Reason == hivev1.ReasonClaimPoolDeleting:
-		state, tone = "refused", toneBad
+		state, tone = "refused", status.Bad
 	case pending.Status != "False":
 	case running.Status == "True":
-		state, tone, row.Running, row.Why = "running", toneOK, true, running.Message
+		state, tone, row.Running, row.Why = "running", status.OK, true, running.Message
 	case running.Reason == hivev1.ReasonClusterDeleted || running.Reason == hivev1.ReasonClusterDeleting:
-		state, tone, row.Why = "gone", toneBad, running.Message
+		state, tone, row.Why = "gone", status.Bad, running.Message
 	default:
 		state, row.Why = "starting", running.Message
 	}
-	row.Badge = badge{t("claim." + state), tone}
+	row.Badge = status.Badge{Label: t("claim." + state), Tone: tone}
 	return row
 }
 
@@ -172,7 +174,7 @@ func createClaim(v *visit) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: name},
 		Spec:       hivev1.ClusterClaimSpec{ClusterPoolName: pool.Name, Subjects: []rbacv1.Subject{subject(who.Status.UserInfo.Username)}},
 	}
-	if err := c.Create(v.r.Context(), claim, fieldOwner); !apierrors.IsAlreadyExists(err) { // it exists where the form was sent twice
+	if err := c.Create(v.r.Context(), claim, kubeclient.FieldOwner); !apierrors.IsAlreadyExists(err) { // it exists where the form was sent twice
 		if err := v.fromCluster(err); err != nil {
 			return err
 		}

@@ -134,7 +134,7 @@ func TestAUserClaimsAClusterOfAPool(t *testing.T) {
 	})
 	b.sees(".lead", "The pool is full <script>")
 	b.sees("dl", "3")
-	b.sees("dl", "PoolAtCapacity")
+	b.sees("dl", "A cluster to be given back")
 	assert.False(t, ask[bool](b, `window.ran !== undefined || document.querySelector("main script, main img") !== null`))
 	b.looksFine("claim-waiting")
 	ask[any](b, `fetch(location.pathname + "/kubeconfig").then(r => window.early = r.status)`)
@@ -187,5 +187,28 @@ func TestAUserClaimsAClusterOfAPool(t *testing.T) {
 	half.sees("h1", "Machines")
 	for _, entry := range s.logs.All() {
 		assert.NotContains(t, fmt.Sprint(entry.Message, entry.ContextMap()), user[len(user)-40:])
+	}
+}
+
+// TestAReadOnlyAccountClaimsNothing: the service says that the account is read-only, though the cluster would let it.
+func TestAReadOnlyAccountClaimsNothing(t *testing.T) {
+	chromium := browserOf(t)
+	const viewers = "console-viewers"
+	s := newKubeSite(t, "--oidc-viewer-group=system:serviceaccounts:"+viewers)
+	require.NoError(t, client.IgnoreAlreadyExists(s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: viewers}})))
+	const hive = "hive.openshift.io"
+	rules := []rbacv1.PolicyRule{allow(hive, "clusterpools", "get", "list"), allow(hive, "clusterclaims", "get", "list", "create", "delete")}
+	s.create(&hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: hivev1.ClusterPoolSpec{
+		BaseDomain: "example.org", ImageSetRef: hivev1.ClusterImageSetReference{Name: "v1"}, Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}, Size: 4,
+	}})
+	s.create(&hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}})
+	for name, token := range map[string]string{"dev": s.account("dev", rules...), "viewer": s.accountIn(viewers, "viewer-"+s.namespace, rules...)} {
+		b := s.open(chromium, t, token)
+		b.visit("/pools?namespace=" + s.namespace)
+		b.sees("main", "small")
+		assert.Equal(t, name == "dev", ask[bool](b, `document.querySelector("main form[method=post]") !== null`), name)
+		b.visit("/claims/" + s.namespace + "/mine")
+		b.sees("h1", "mine")
+		assert.Equal(t, name == "dev", ask[bool](b, `document.querySelector("#give-back") !== null`), name)
 	}
 }

@@ -6,36 +6,44 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/inprocess"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 )
 
 const (
+	signInURL  = Base + "/sign-in"
 	flowCookie = "muster-console-flow"
-	flowPath   = Base + "/sign-in/oidc"
+	flowPath   = signInURL + "/oidc"
 	// Callback is where an issuer sends people back to.
 	Callback = flowPath + "/callback"
 )
 
 // signInPage asks for a token; where the API asks for none, it begins a session at once.
 func (c *console) signInPage(w http.ResponseWriter, r *http.Request) {
+	next := localURL(r.URL.Query().Get(nextField))
 	if c.accepted(r, "") == nil && c.vault.Begin(w, "", c.HTTPS) == nil {
-		http.Redirect(w, r, Base+"/", http.StatusSeeOther)
+		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localURL lets addresses of the console through only
 		return
 	}
-	c.askToken(w, http.StatusOK, "")
+	c.askToken(w, http.StatusOK, "", next)
 }
 
-// signInBody is why the last try to sign in failed, and the name of the issuer where people can sign in. Each is empty for none.
-type signInBody struct{ Problem, Issuer string }
+// signInBody is why the last try to sign in failed, the name of the issuer where people can sign in, and the page that signing in leads to. The first two are empty for
+// none.
+type signInBody struct{ Problem, Issuer, Next string }
 
-func (c *console) askToken(w http.ResponseWriter, status int, problem string) {
-	body := signInBody{Problem: problem}
+// Flow is the address where a sign-in at the issuer begins.
+func (b signInBody) Flow() string { return flowPath + "?" + url.Values{nextField: {b.Next}}.Encode() }
+
+func (c *console) askToken(w http.ResponseWriter, status int, problem, next string) {
+	body := signInBody{Problem: problem, Next: next}
 	if c.SignIn != nil {
 		body.Issuer = c.SignIn.Host()
 	}
@@ -44,11 +52,12 @@ func (c *console) askToken(w http.ResponseWriter, status int, problem string) {
 
 // signIn begins a session with a token that a person pasted.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
+	next := localURL(r.PostFormValue(nextField))
 	if err := c.beginSession(w, r, strings.TrimSpace(r.PostFormValue("token"))); err != nil {
-		c.signInFailed(w, err)
+		c.signInFailed(w, err, next)
 		return
 	}
-	http.Redirect(w, r, Base+"/", http.StatusSeeOther)
+	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localURL lets addresses of the console through only
 }
 
 // beginSession begins a session with a token that the API accepts.
@@ -82,7 +91,7 @@ func signInProblem(err error) (int, string) {
 
 // accepted asks the API whether a token is a person's.
 func (c *console) accepted(r *http.Request, token string) error {
-	by, err := newClient(c.API, token, r)
+	by, err := inprocess.NewClient(c.API, token, r)
 	if err != nil {
 		return err
 	}
@@ -95,11 +104,19 @@ func signOut(v *visit) error {
 	return v.redirect("/sign-in")
 }
 
+// flow is a sign-in at the issuer, and the page that it leads to.
+type flow struct {
+	oidc.Flow
+	Next string
+}
+
 // startFlow sends a person to the issuer.
 func (c *console) startFlow(w http.ResponseWriter, r *http.Request) {
-	f, next, err := c.SignIn.Begin(r.Context(), c.Now())
-	if err != nil {
-		c.signInFailed(w, err)
+	f := flow{Next: localURL(r.URL.Query().Get(nextField))}
+	var issuer string
+	var err error
+	if f.Flow, issuer, err = c.SignIn.Begin(r.Context(), c.Now()); err != nil {
+		c.signInFailed(w, err, f.Next)
 		return
 	}
 	sealed, err := c.vault.Seal(flowCookie, f)
@@ -108,7 +125,7 @@ func (c *console) startFlow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.setFlow(w, sealed, int(oidc.FlowTime.Seconds()))
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	http.Redirect(w, r, issuer, http.StatusSeeOther)
 }
 
 // setFlow keeps a flow in the browser, which sends it along when the issuer, another site, sends the person back.
@@ -119,30 +136,26 @@ func (c *console) setFlow(w http.ResponseWriter, sealed string, age int) {
 // finishFlow begins the session of a person whom the issuer sends back. A flow is used once, whatever its outcome.
 func (c *console) finishFlow(w http.ResponseWriter, r *http.Request) {
 	c.setFlow(w, "", -1)
-	idToken, err := c.flowToken(r)
+	var f flow // without a cookie, one that has expired
+	if cookie, err := r.Cookie(flowCookie); err == nil {
+		_ = c.vault.Unseal(flowCookie, cookie.Value, &f)
+	}
+	next := localURL(f.Next)
+	idToken, err := c.SignIn.Finish(r.Context(), f.Flow, r.URL.Query(), c.Now())
 	if err == nil {
 		err = c.beginSession(w, r, idToken)
 	}
 	if err != nil {
-		c.signInFailed(w, err)
+		c.signInFailed(w, err, next)
 		return
 	}
 	// The browser leaves out cookies with SameSite=Strict while it follows redirects of another site: the page leads on.
-	c.pages.render(w, http.StatusOK, "signedin", frame{Title: t("signin.title")})
-}
-
-// flowToken is the id token for the flow that a request ends.
-func (c *console) flowToken(r *http.Request) (string, error) {
-	var f oidc.Flow // without a cookie, one that has expired
-	if cookie, err := r.Cookie(flowCookie); err == nil {
-		_ = c.vault.Unseal(flowCookie, cookie.Value, &f)
-	}
-	return c.SignIn.Finish(r.Context(), f, r.URL.Query(), c.Now())
+	c.follow(w, t("signin.done"), next)
 }
 
 // signInFailed says on the page for signing in why that failed; a token can be pasted there.
-func (c *console) signInFailed(w http.ResponseWriter, err error) {
+func (c *console) signInFailed(w http.ResponseWriter, err error, next string) {
 	status, text := signInProblem(err)
 	c.Log.Info("refused a sign-in", zap.Int("status", status), zap.NamedError("cause", err))
-	c.askToken(w, status, text)
+	c.askToken(w, status, text, next)
 }

@@ -85,6 +85,7 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 	}, patience, tick)
 	b.press("Show the iPXE line")
 	b.sees("textarea", "chain http")
+	b.looksFine("infraenv-ipxe")
 
 	// Machines appear while the page is open.
 	b.visit("/infra-envs/" + env)
@@ -98,6 +99,11 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 
 	// Three of five are bound.
 	cluster := b.makeCluster("blue")
+	b.sees("#missing-title", "What is missing")
+	b.sees(".card.warn .checks", "The cluster needs 3 hosts of the control plane and has 0")
+	b.sees("#met summary", "Requirements that are met (4)")
+	ask[any](b, `document.querySelector("#met summary").click(); null`)
+	b.sees("#met .checks", "The pull secret is set")
 	b.looksFine("cluster-empty")
 	b.visit("/machines?state=free")
 	b.until(`document.querySelectorAll("input[name=host]").length === 5`)
@@ -115,6 +121,8 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 	b.visit("/clusters/" + cluster)
 	b.sees("#hosts-title", "Machines (3)")
 	b.until(`document.querySelectorAll("tbody .badge.ok").length >= 3`)
+	b.until(`document.querySelector("#missing-title") === null`)
+	b.sees("#met summary", "Requirements that are met (5)")
 	b.looksFine("cluster")
 
 	// The machine's own page.
@@ -142,11 +150,11 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 	b.visit("/machines?cluster=" + cluster)
 	b.run(chromedp.Click(chromedp.CSS("input[name=host]")), chromedp.SetValue(chromedp.CSS("#role"), "worker"))
 	b.press("Set role…")
-	b.sees("h1", "Give 1 machine the role worker")
+	b.sees("h1", "Give 1 machine the role Worker")
 	b.press("Set the role of selected machines")
 	b.sees(".notice", "1 of 1 machines were changed.")
 	b.press("Undo…")
-	b.sees("h1", "Give 1 machine the role auto-assign")
+	b.sees("h1", "Give 1 machine the role Automatic")
 	b.press("Set the role of selected machines")
 	b.sees(".notice", "1 of 1 machines were changed.")
 
@@ -223,6 +231,31 @@ func TestTextOfMachinesIsNeverMarkup(t *testing.T) {
 		assert.False(t, ask[bool](b, `window.ran !== undefined || document.querySelector("main script, main svg, main img") !== null`), path)
 	}
 	b.picture("markup")
+
+	// The same on the way into a cluster, and there.
+	tame := uuid.NewString()
+	s.report(s.imageToken(admin, env.ID), env.ID, tame, map[string]any{"hostname": evil, "cpu": map[string]any{"architecture": "x86_64", "count": 16}, "memory": map[string]any{"physical_bytes": 64 << 30}})
+	cluster := s.makeCluster(admin, "blue")
+	runs := func(where string) {
+		t.Helper()
+		b.sees("main", "<script>window.ran")
+		assert.False(t, ask[bool](b, `window.ran !== undefined || document.querySelector("main script, main svg, main img") !== null`), where)
+	}
+	b.visit("/machines")
+	b.until(`document.querySelectorAll("input[name=host]").length === 2`)
+	ask[any](b, `document.querySelectorAll("input[name=host]").forEach(e => e.click()); null`)
+	b.press("Bind…")
+	b.sees("h1", "Bind 2 machines to blue")
+	runs("plan")
+	ask[any](b, `document.querySelectorAll("input[name=host]").forEach(e => { e.checked = true }); null`)
+	b.press("Bind selected machines")
+	b.sees("#progress", "of 2 machines were changed.")
+	runs("outcome")
+	b.visit("/clusters/" + cluster)
+	b.sees("#live tbody th", "<script>window.ran")
+	b.sees(".events", "<script>window.ran")
+	ask[any](b, `htmx.trigger(document.getElementById("live"), "sse:changed"); null`)
+	runs("cluster")
 }
 
 // TestThePageGoesOnAfterARestart: the service restarts while the page is open.

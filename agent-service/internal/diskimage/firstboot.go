@@ -14,13 +14,16 @@ import (
 	"github.com/diskfs/go-diskfs/filesystem"
 )
 
-// places are where first-boot data goes: the label of a file system on the written disk, and the files in it.
-var places = map[string]struct {
+// place is where first-boot data goes: the label of a file system on the written disk, and the files in it.
+type place struct {
 	label string
 	files []string
-}{
-	"ignition":   {"boot", []string{"ignition/config.ign"}},
-	"cloud-init": {"cidata", []string{"user-data", "meta-data", "network-config"}},
+}
+
+// places are those of a kind of first-boot data. The first file system that the disk has is the one: boot is that of CoreOS, OEM that of Flatcar.
+var places = map[string][]place{
+	"ignition":   {{"boot", []string{"ignition/config.ign"}}, {"OEM", []string{"config.ign"}}},
+	"cloud-init": {{"cidata", []string{"user-data", "meta-data", "network-config"}}},
 }
 
 // putFirstBoot writes the first-boot data into the image that a disk holds. It needs neither kernel drivers nor mounts.
@@ -29,8 +32,8 @@ func putFirstBoot(device string, job Job) error {
 	if kind == "" {
 		kind = "ignition"
 	}
-	place, known := places[kind]
-	if !known {
+	known := places[kind]
+	if known == nil {
 		return fmt.Errorf("first-boot data of kind %q is not known", kind)
 	}
 	target, err := diskfs.Open(device, diskfs.WithOpenMode(diskfs.ReadWrite))
@@ -38,12 +41,12 @@ func putFirstBoot(device string, job Job) error {
 		return fmt.Errorf("opening the written disk: %w", err)
 	}
 	defer func() { _ = target.Close() }()
-	found, err := labelled(target, place.label)
+	found, files, err := findPlace(target, known)
 	if err != nil {
 		return err
 	}
 	contents := [][]byte{job.FirstBoot, []byte("instance-id: " + job.HostID + "\nlocal-hostname: " + job.Hostname + "\n"), []byte(job.NetworkConfig)}
-	for i, name := range place.files {
+	for i, name := range files {
 		if len(contents[i]) == 0 {
 			continue
 		}
@@ -52,6 +55,20 @@ func putFirstBoot(device string, job Job) error {
 		}
 	}
 	return nil
+}
+
+// findPlace finds the first of the places that a disk has. The error is about the usual one.
+func findPlace(target *disk.Disk, known []place) (into filesystem.FileSystem, files []string, err error) {
+	for _, place := range known {
+		found, failed := labelled(target, place.label)
+		if failed == nil {
+			return found, place.files, nil
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	return nil, nil, err
 }
 
 // labelled finds a file system on the partitions of a disk.

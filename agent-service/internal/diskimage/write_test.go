@@ -28,13 +28,13 @@ func TestImagesAreWrittenWhateverTheirPacking(t *testing.T) {
 		for _, kind := range []string{"", "gz", "zst", "xz"} {
 			image := imagetest.Serve(t, "os.img."+kind, imagetest.Pack(t, kind, plain))
 			path := imagetest.Disk(t, 16<<20)
-			var told []int
-			require.NoError(t, Install(t.Context(), http.DefaultClient, Job{InstallArgs: agentproto.InstallArgs{Device: path, Image: image}}, func(p int) { told = append(told, p) }), kind)
+			var reported []int
+			require.NoError(t, Install(t.Context(), http.DefaultClient, Job{InstallArgs: agentproto.InstallArgs{Device: path, Image: image}}, func(p int) { reported = append(reported, p) }), kind)
 			written, err := os.ReadFile(path)
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(plain, written[:size]), kind)
-			assert.Equal(t, 100, told[len(told)-1])
-			assert.IsIncreasing(t, told)
+			assert.Equal(t, 100, reported[len(reported)-1])
+			assert.IsIncreasing(t, reported)
 		}
 	}
 }
@@ -82,6 +82,7 @@ func TestFirstBootDataGoesWhereTheSystemLooks(t *testing.T) {
 		holds                map[string]string
 	}{
 		"ignition":                  {"ignition", "BOOT", network, map[string]string{"ignition/config.ign": `{"first":"boot"}`, "network-config": ""}},
+		"ignition of Flatcar":       {"ignition", "OEM", network, map[string]string{"config.ign": `{"first":"boot"}`, "network-config": ""}},
 		"cloud-init":                {"cloud-init", "CIDATA", "", map[string]string{"user-data": `{"first":"boot"}`, "network-config": ""}},
 		"cloud-init with a network": {"cloud-init", "CIDATA", network, map[string]string{"user-data": `{"first":"boot"}`, "network-config": network}},
 	} {

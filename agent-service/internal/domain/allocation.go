@@ -16,6 +16,12 @@ const DefaultReservation = 15 * time.Minute
 
 // NewAllocation is a request for free hosts: all of them or none.
 type NewAllocation struct {
+	// ID is that of the allocation, empty for a new one. One that has reserved its hosts already is answered with them.
+	ID string
+	// Kube is the AgentReservation that asks, zero for requests over REST. Hosts of other namespaces are not taken.
+	Kube KubeRef
+	// Among are the hosts to choose from; nil for all of the principal.
+	Among map[HostKey]Candidate
 	// Count is how many hosts, at least 1.
 	Count int
 	// ClusterID is the cluster that the hosts are bound to at once, empty to reserve them.
@@ -30,6 +36,14 @@ type NewAllocation struct {
 	SpreadBy string
 	// Reserve is for how long the hosts are reserved; 0 is DefaultReservation.
 	Reserve time.Duration
+}
+
+// Candidate is what the Agent of a host says.
+type Candidate struct {
+	// Labels take the place of those that the service knows.
+	Labels labels.Set
+	// Bound: the Agent names a cluster. Reserved: another controller holds it.
+	Bound, Reserved bool
 }
 
 // Allocation is what a request for hosts was answered with.
@@ -49,6 +63,17 @@ type Reservation struct {
 	ID    string
 	By    Owner
 	Until time.Time
+	// Kube is the AgentReservation that asked, zero for requests over REST.
+	Kube KubeRef `json:",omitzero"`
+}
+
+// Sentence says who holds the host and until when. It does not name a user, who may be of another namespace.
+func (r Reservation) Sentence() string {
+	until := r.Until.UTC().Format(time.RFC3339)
+	if r.Kube != (KubeRef{}) {
+		return "The machine is reserved by AgentReservation " + r.Kube.Name + " until " + until + ": only its Agent binds it before"
+	}
+	return "The machine was allocated over REST and is reserved until " + until + ": only the user who reserved it can bind it before"
 }
 
 // Holds is true until the reservation ends.

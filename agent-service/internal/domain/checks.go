@@ -206,6 +206,29 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
+// maxTaints bounds the taints of a Node.
+const maxTaints = 64
+
+// checkTaints refuses taints with which a kubelet would not start, or its Node would not be registered.
+func checkTaints(taints []Taint) error {
+	if len(taints) > maxTaints {
+		return Refuse(Invalid, "TaintInvalid", "a node has at most %d taints", maxTaints)
+	}
+	for i, taint := range taints {
+		wrong := append(validation.IsQualifiedName(taint.Key), validation.IsValidLabelValue(taint.Value)...)
+		if !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, taint.Effect) {
+			wrong = append(wrong, "the effect is NoSchedule, PreferNoSchedule or NoExecute")
+		}
+		if slices.ContainsFunc(taints[:i], func(t Taint) bool { return t.Key == taint.Key && t.Effect == taint.Effect }) {
+			wrong = append(wrong, "it is there twice")
+		}
+		if len(wrong) > 0 {
+			return Refuse(Invalid, "TaintInvalid", "taint %q with value %q and effect %q: %s", Truncate(taint.Key, 320), Truncate(taint.Value, 64), Truncate(taint.Effect, 64), wrong[0])
+		}
+	}
+	return nil
+}
+
 // LabelValue makes a label's value of a text: what is not allowed there is left out.
 func LabelValue(s string) string {
 	kept := strings.Map(func(c rune) rune {

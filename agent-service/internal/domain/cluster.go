@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // Cluster is what hosts are bound to.
@@ -37,9 +38,21 @@ type Cluster struct {
 	HostCount          int
 	ReadyHostCount     int
 	InstalledHostCount int
-	CreatedAt          time.Time
-	UpdatedAt          time.Time
-	Revision           int64
+	// InstallPercentage is the mean of the hosts that take part in the installation, 0 to 100.
+	InstallPercentage int `json:",omitempty"`
+	// Readiness is of the same hosts, nil where none was bound since the service counts it.
+	Readiness *Readiness `json:",omitempty"`
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Revision  int64
+}
+
+// Readiness counts hosts of a cluster for its validations.
+type Readiness struct {
+	// ControlPlane counts hosts of the control plane: masters, and hosts without a role as far as masters are missing.
+	ControlPlane int
+	// Unready hosts can neither be installed nor are they.
+	Unready int
 }
 
 // Preparation is what became of the checks before an installation, until they pass or what is stated of the cluster changes.
@@ -107,6 +120,21 @@ func hostCount(n int) string {
 		return "1 host"
 	}
 	return strconv.Itoa(n) + " hosts"
+}
+
+// Validations are those of the cluster itself, by the counts of its hosts. An imported cluster is installed already and has none.
+func (c *Cluster) Validations() []validate.Result {
+	if c.Imported {
+		return nil
+	}
+	s := validate.ClusterSubject{
+		PullSecretSet: c.PullSecret != "", BaseDomain: c.BaseDNSDomain, APIVIPs: len(c.APIVIPs), NoAPIVIPs: c.UserManagedNetworking || c.ControlPlaneCount == 1,
+		ControlPlaneCount: c.ControlPlaneCount, Counted: c.Readiness != nil || c.HostCount == 0,
+	}
+	if c.Readiness != nil {
+		s.ControlPlaneHosts, s.UnreadyHosts = c.Readiness.ControlPlane, c.Readiness.Unready
+	}
+	return validate.OfCluster(s)
 }
 
 // Wanted is how many hosts an installation needs.

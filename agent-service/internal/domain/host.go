@@ -106,6 +106,7 @@ type HostSettings struct {
 	Role                    string
 	RequestedHostname       string
 	NodeLabels              map[string]string
+	NodeTaints              []Taint `json:",omitempty"`
 	MachineConfigPool       string
 	InstallationDiskID      string
 	InstallationDiskPath    string
@@ -115,6 +116,16 @@ type HostSettings struct {
 	// IgnitionEndpointToken is a secret: replies show only that it is set.
 	IgnitionEndpointToken       string
 	IgnitionEndpointHTTPHeaders map[string]string
+	// Wipe is what the MachinePool that bound the host has erased when it is released, empty without one. The host's InfraEnv can ask for more. It does not become less
+	// while the host is bound.
+	Wipe Wipe `json:",omitempty"`
+}
+
+// Taint is one of a Node, as the API of Kubernetes has it.
+type Taint struct {
+	Key    string
+	Value  string `json:",omitempty"`
+	Effect string
 }
 
 // Progress is how far an installation is.
@@ -157,16 +168,33 @@ func (h HostSettings) Check() error {
 		return errInstallerArgs
 	case h.MachineConfigPool != "" && h.Role != "worker" && h.Role != AutoAssign:
 		return Refuse(Invalid, "MachineConfigPoolInvalid", "machine_config_pool_name needs role worker")
+	case h.Wipe != "" && !slices.Contains(Wipes, h.Wipe):
+		return Refuse(Invalid, "WipeInvalid", "wipe %q: write None, InstalledDisk or AllDisks", Truncate(string(h.Wipe), 64))
 	}
 	for _, err := range []error{
 		oneLine(map[string]string{"host_name": h.RequestedHostname, "machine_config_pool_name": h.MachineConfigPool}),
-		checkIgnition("ignition_config_overrides", h.IgnitionConfigOverrides), checkLabels(h.NodeLabels),
+		checkIgnition("ignition_config_overrides", h.IgnitionConfigOverrides), checkLabels(h.NodeLabels), checkTaints(h.NodeTaints),
 	} {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Same is true for settings that are stored alike.
+func (h HostSettings) Same(other HostSettings) bool {
+	left, err := json.Marshal(h)
+	right, err2 := json.Marshal(other)
+	return err == nil && err2 == nil && string(left) == string(right)
+}
+
+// KeepWipe returns settings that are stated of the host with what is wiped of it at least: while it is bound, that does not become less.
+func (h *Host) KeepWipe(stated HostSettings) HostSettings {
+	if h.ClusterID != "" && h.Wipe != "" {
+		stated.Wipe = Strictest(h.Wipe, stated.Wipe)
+	}
+	return stated
 }
 
 // CheckInstallerArgs refuses arguments that the agent of this host would refuse once the installation has begun. Agents of assisted-service hand them to a program of their own.
@@ -232,7 +260,7 @@ func (h *Host) ForgetPreparation() {
 
 // Leave ends a binding at a time: what the tenant said of the host goes, what the machine reported stays.
 func (h *Host) Leave(now time.Time) {
-	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, StartedAt: now}
+	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, StartedAt: now, Wipe: h.Wipe}
 	h.Node = Node{}
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: AutoAssign, RequestedHostname: h.FreeHostname}

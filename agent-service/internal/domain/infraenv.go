@@ -42,9 +42,11 @@ type InfraEnv struct {
 	DeletingForced bool `json:",omitempty"`
 	// ImageUpdatedAt is when something changed that the image shows: Last-Modified of downloads.
 	ImageUpdatedAt time.Time
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	Revision       int64
+	// RestoredAt is when the InfraEnv came back after the service lost its data, zero for others: hosts of it may follow.
+	RestoredAt time.Time `json:",omitzero"`
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	Revision   int64
 }
 
 // Generations are what tokens carry: those of older generations open nothing.

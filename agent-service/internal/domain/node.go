@@ -4,8 +4,11 @@
 package domain
 
 import (
+	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 // Node is what a host is in a cluster that takes nodes.
@@ -17,6 +20,14 @@ type Node struct {
 	Ready bool `json:",omitempty"`
 	// Certificates are those that were approved for it, the newest last.
 	Certificates []Certificate `json:",omitempty"`
+	// Addresses are those that the installed system reported last; none before its first report.
+	Addresses []HeldAddress `json:",omitempty"`
+}
+
+// HeldAddress is an address of a host, and since when the host has reported it. The time is zero for an address of a pool.
+type HeldAddress struct {
+	Address netip.Addr
+	Since   time.Time
 }
 
 // Certificate is a request that was approved.
@@ -38,4 +49,64 @@ func (n *Node) Approve(c Certificate) bool {
 	n.Certificates = append(slices.Clone(n.Certificates), c)
 	n.Certificates = n.Certificates[max(0, len(n.Certificates)-maxCertificates):]
 	return true
+}
+
+// HeldAddresses are the addresses of the system of the host: those that pools give, else those that the installed system reported, else those that the discovery image
+// reported.
+func (h *Host) HeldAddresses() []HeldAddress {
+	var held []HeldAddress
+	switch {
+	case len(h.Addressing.Given) > 0: // the host may have left others, and another machine may have them
+		for _, address := range h.Addressing.IPs() {
+			held = append(held, HeldAddress{Address: address})
+		}
+	case len(h.Node.Addresses) > 0:
+		return h.Node.Addresses
+	default:
+		for _, address := range parseAddresses(h.Summary.Addresses) {
+			held = append(held, HeldAddress{Address: address, Since: h.InventoryAt})
+		}
+	}
+	return held
+}
+
+// Discovered says whether the discovery image reported the address.
+func (h *Host) Discovered(address netip.Addr) bool {
+	return slices.Contains(parseAddresses(h.Summary.Addresses), address)
+}
+
+// RunsFromDisk is true where the system of the last installation reports, not the discovery image: what it says of the machine is not what the host is installed and wiped by.
+func (h *Host) RunsFromDisk() bool {
+	return h.Resident || h.State == lifecycle.Installed || h.State == lifecycle.AddedToExistingCluster
+}
+
+// ReportAddresses keeps the addresses, with prefix length, that the installed system has at a time. An address that the host had before keeps its time. A report without addresses
+// changes nothing. It is false where nothing changed.
+func (h *Host) ReportAddresses(now time.Time, reported []string) bool {
+	before := h.HeldAddresses()
+	var held []HeldAddress
+	for _, address := range parseAddresses(reported) {
+		since := now
+		if i := slices.IndexFunc(before, func(a HeldAddress) bool { return a.Address == address }); i >= 0 {
+			since = before[i].Since
+		}
+		held = append(held, HeldAddress{Address: address, Since: since})
+	}
+	if len(held) == 0 || slices.Equal(held, h.Node.Addresses) {
+		return false
+	}
+	h.Node.Addresses = held
+	return true
+}
+
+// parseAddresses reads addresses with a prefix length, each once and in order.
+func parseAddresses(reported []string) []netip.Addr {
+	var addresses []netip.Addr
+	for _, text := range reported {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			addresses = append(addresses, prefix.Addr().Unmap())
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return slices.Compact(addresses)
 }

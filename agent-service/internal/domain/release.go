@@ -4,27 +4,47 @@
 package domain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 // Wipe is what is erased of a machine before it is free again.
 type Wipe string
 
-// Policies of an InfraEnv. The empty one is WipeNone.
+// Policies of an InfraEnv, and of the MachinePool that bound a host. The empty one is WipeNone.
 const (
 	WipeNone Wipe = "None"
 	// WipeInstalledDisk erases the disks that this service had written, and no other.
 	WipeInstalledDisk Wipe = "InstalledDisk"
-	// WipeAllDisks erases every disk that can be installed to, too.
+	// WipeAllDisks erases every other disk that is part of the machine, too, whether it can be installed to or not.
 	WipeAllDisks Wipe = "AllDisks"
 )
 
-// Wipes are all policies.
+// Wipes are all policies; each erases more than the one before.
 var Wipes = []Wipe{WipeNone, WipeInstalledDisk, WipeAllDisks}
+
+// Strictest is the policy of these that erases most, WipeNone where none erases anything.
+func Strictest(policies ...Wipe) Wipe {
+	strictest := 0
+	for _, policy := range policies {
+		strictest = max(strictest, slices.Index(Wipes, policy))
+	}
+	return Wipes[strictest]
+}
+
+// WipeOf is the policy for a host whose InfraEnv and whose MachinePool say this, whichever erases more. A MachinePool that says something, where its InfraEnv does not, leaves
+// no disk as it is: nothing is erased only where both say so. A host without a MachinePool has the policy of its InfraEnv.
+func WipeOf(infraEnv, pool Wipe) Wipe {
+	if infraEnv == "" && pool != "" {
+		infraEnv = WipeInstalledDisk
+	}
+	return Strictest(infraEnv, pool)
+}
 
 // Release is the way of a host from a cluster back to the free hosts. It is kept when it has ended, until the host is bound again.
 type Release struct {
@@ -67,6 +87,26 @@ func (r Release) Why() string {
 	}
 }
 
+// WipePolicy is what is erased of a host when its binding ends: what its InfraEnv or its MachinePool asks for, whichever is more. It is WipeNone where nothing was written.
+func (h *Host) WipePolicy(infraEnv *InfraEnv) Wipe {
+	if !h.WasWritten() {
+		return WipeNone
+	}
+	asked := h.Wipe
+	if h.ClusterID == "" { // it has just left its cluster
+		asked = h.Release.Wipe
+	}
+	if infraEnv == nil {
+		return WipeOf("", asked)
+	}
+	return WipeOf(infraEnv.Wipe, asked)
+}
+
+// WasWritten is true for a host that has a disk which was written, be it recorded or not, and which was not wiped since.
+func (h *Host) WasWritten() bool {
+	return len(h.Written) > 0 || slices.Contains([]lifecycle.State{lifecycle.Installed, lifecycle.AddedToExistingCluster, lifecycle.InstallingPendingUserAction}, h.State)
+}
+
 // WroteUnrecorded keeps that a disk of the host was written and that it is not known which: by an earlier version of this service, or before it lost its data.
 func (h *Host) WroteUnrecorded() { h.Written = []hardware.DiskIdentity{{}} }
 
@@ -85,15 +125,32 @@ func (h *Host) Write(disk hardware.Target) {
 	}
 }
 
+// fixed are the disks of the machine; of an inventory that an earlier version read, those that can be installed to.
+func (h *Host) fixed() []hardware.DiskIdentity {
+	if h.Summary.FixedDisks != nil {
+		return h.Summary.Fixed
+	}
+	var disks []hardware.DiskIdentity
+	for _, target := range h.Summary.Targets {
+		if target.ISCSIAddress == "" {
+			disks = append(disks, target.Identity)
+		}
+	}
+	return disks
+}
+
 // ToWipe are the disks that a release erases; refusal says why it cannot.
 func (h *Host) ToWipe() (disks []hardware.DiskIdentity, refusal string) {
 	disks = slices.Clone(h.Written)
 	if h.Release.Wipe == WipeAllDisks { // the one that was not recorded among them
 		disks = slices.DeleteFunc(disks, func(d hardware.DiskIdentity) bool { return d == hardware.DiskIdentity{} })
-		for _, target := range h.Summary.Targets {
-			if !slices.ContainsFunc(disks, target.Identity.Is) {
-				disks = append(disks, target.Identity)
+		for _, disk := range h.fixed() {
+			if !slices.ContainsFunc(disks, disk.Is) {
+				disks = append(disks, disk)
 			}
+		}
+		if all := h.Summary.FixedDisks; all != nil && *all > len(h.Summary.Fixed) {
+			return disks, fmt.Sprintf("the machine has %d fixed disks, and %d can be wiped at a time, so no disk is wiped; wipe it by hand and delete the host", *all, len(h.Summary.Fixed))
 		}
 	}
 	var nameless []string

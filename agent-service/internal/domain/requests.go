@@ -6,6 +6,8 @@ package domain
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -27,6 +29,8 @@ type NewInfraEnv struct {
 	Owner *Owner
 	// ImageGeneration is the first one of its tokens, 0 for 1: one that the service lost goes on where it was.
 	ImageGeneration int64
+	// Restored is true for one that the service lost with its data.
+	Restored bool
 	InfraEnvSettings
 }
 
@@ -73,6 +77,8 @@ type HostFilter struct {
 	Unbound    bool
 	// Search is a part of a name, id, serial number, MAC address or address, whatever the case.
 	Search string
+	// Selector is of the labels of hosts, nil for all.
+	Selector labels.Selector
 	Page
 }
 
@@ -189,6 +195,8 @@ type RestoredHost struct {
 	DayTwo bool
 	// InstalledAt is when the host reported that its system is up.
 	InstalledAt time.Time
+	// MACAddresses are those of the machine, in lower case: it is asked by them whether it boots its disk.
+	MACAddresses []string
 }
 
 // Poll is the last one of a host.

@@ -5,6 +5,7 @@ package hardware
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,16 @@ func (d Disk) Identity() DiskIdentity {
 		}
 	}
 	return identity
+}
+
+// unfixed are what names of devices begin with that are no disks of the machine: made of others, in its memory, of media, or reached over a network.
+var unfixed = []string{"loop", "ram", "zram", "md", "dm-", "bcache", "sr", "fd", "nbd", "rbd", "drbd"}
+
+// Fixed says that a disk is part of the machine. The one that the running system was booted from, one that can be pulled out, and one that is reached over a network are not.
+func (d Disk) Fixed() bool {
+	session := len(d.ISCSI) > 0 && string(d.ISCSI) != "null"
+	return !d.Removable && !d.IsInstallationMedia && !d.Remote && !session && !strings.EqualFold(d.DriveType, "ODD") &&
+		!slices.ContainsFunc(unfixed, func(prefix string) bool { return strings.HasPrefix(d.Name, prefix) })
 }
 
 // Complete says whether a disk can be found again by its identity.

@@ -73,27 +73,29 @@ type Memory struct {
 
 // Disk is a block device.
 type Disk struct {
-	ID                      string          `json:"id,omitempty"`
-	Name                    string          `json:"name"`
-	Path                    string          `json:"path,omitempty"`
-	ByID                    string          `json:"by_id,omitempty"`
-	ByPath                  string          `json:"by_path,omitempty"`
-	DriveType               string          `json:"drive_type,omitempty"`
-	SizeBytes               int64           `json:"size_bytes"`
-	Serial                  string          `json:"serial,omitempty"`
-	WWN                     string          `json:"wwn,omitempty"`
-	Model                   string          `json:"model,omitempty"`
-	Vendor                  string          `json:"vendor,omitempty"`
-	HCTL                    string          `json:"hctl,omitempty"`
-	Bootable                bool            `json:"bootable,omitempty"`
-	Removable               bool            `json:"removable,omitempty"`
-	HasUUID                 bool            `json:"has_uuid,omitempty"`
-	Holders                 string          `json:"holders,omitempty"`
-	IsInstallationMedia     bool            `json:"is_installation_media,omitempty"`
-	Smart                   string          `json:"smart,omitempty"`
-	IOPerf                  json.RawMessage `json:"io_perf,omitempty"`
-	ISCSI                   json.RawMessage `json:"iscsi,omitempty"`
-	InstallationEligibility Eligibility     `json:"installation_eligibility"`
+	ID                  string          `json:"id,omitempty"`
+	Name                string          `json:"name"`
+	Path                string          `json:"path,omitempty"`
+	ByID                string          `json:"by_id,omitempty"`
+	ByPath              string          `json:"by_path,omitempty"`
+	DriveType           string          `json:"drive_type,omitempty"`
+	SizeBytes           int64           `json:"size_bytes"`
+	Serial              string          `json:"serial,omitempty"`
+	WWN                 string          `json:"wwn,omitempty"`
+	Model               string          `json:"model,omitempty"`
+	Vendor              string          `json:"vendor,omitempty"`
+	HCTL                string          `json:"hctl,omitempty"`
+	Bootable            bool            `json:"bootable,omitempty"`
+	Removable           bool            `json:"removable,omitempty"`
+	HasUUID             bool            `json:"has_uuid,omitempty"`
+	Holders             string          `json:"holders,omitempty"`
+	IsInstallationMedia bool            `json:"is_installation_media,omitempty"`
+	Smart               string          `json:"smart,omitempty"`
+	IOPerf              json.RawMessage `json:"io_perf,omitempty"`
+	ISCSI               json.RawMessage `json:"iscsi,omitempty"`
+	// Remote says that the disk is reached over a network.
+	Remote                  bool        `json:"remote,omitempty"`
+	InstallationEligibility Eligibility `json:"installation_eligibility"`
 }
 
 // Eligibility says whether a disk can be installed to.
@@ -171,6 +173,9 @@ type Summary struct {
 	DefaultRoute bool     `json:"defaultRoute,omitempty"`
 	// Targets are disks that can be installed to, the best first, at most 64.
 	Targets []Target `json:"targets,omitempty"`
+	// Fixed are the disks that are part of the machine, whether they can be installed to or not, at most 64. FixedDisks is how many there are, nil in what an earlier version kept.
+	Fixed      []DiskIdentity `json:"fixed,omitempty"`
+	FixedDisks *int           `json:"fixedDisks,omitempty"`
 	// Truncation is partial or full where lists were cut.
 	Truncation string `json:"truncation,omitempty"`
 	// ClockSkewSeconds is how far the machine's clock is ahead of the service's.

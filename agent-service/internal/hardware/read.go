@@ -41,7 +41,7 @@ func Read(output string, now time.Time) ([]byte, Summary, error) {
 		return nil, Summary{}, fmt.Errorf("reading the inventory: %w", err)
 	}
 	kept := []byte(output)
-	disks := len(inventory.Disks)
+	disks, fixed := len(inventory.Disks), inventory.fixed() // before lists are cut
 	if cut := inventory.bound(len(output)); cut || len(kept) > MaxBytes {
 		var err error
 		if kept, err = json.Marshal(inventory); err != nil {
@@ -54,7 +54,7 @@ func Read(output string, now time.Time) ([]byte, Summary, error) {
 		}
 	}
 	summary := inventory.summary(now)
-	summary.DiskCount = disks
+	summary.DiskCount, summary.FixedDisks = disks, &fixed
 	summary.Hash = hash(inventory, kept)
 	return kept, summary, nil
 }
@@ -155,10 +155,25 @@ func (i *Inventory) summary(now time.Time) Summary {
 	}
 	s.DefaultRoute = slices.ContainsFunc(i.Routes, func(r Route) bool { return r.Destination == "0.0.0.0" || r.Destination == "::" })
 	s.Targets = i.targets()
+	for _, d := range i.Disks {
+		if d.Fixed() && len(s.Fixed) < maxTargets {
+			s.Fixed = append(s.Fixed, d.bounded().Identity())
+		}
+	}
 	if i.Truncation != nil {
 		s.Truncation = bounded(i.Truncation.Type, maxText)
 	}
 	return s
+}
+
+// fixed is how many disks are part of the machine.
+func (i *Inventory) fixed() (number int) {
+	for _, d := range i.Disks {
+		if d.Fixed() {
+			number++
+		}
+	}
+	return number
 }
 
 func bounded(s string, n int) string {

@@ -5,6 +5,7 @@ package hardware_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,4 +68,41 @@ func TestNoPartOfAnInventoryIsKeptBeyondTheBound(t *testing.T) {
 	_, summary, err := hardware.Read(machine(func(i *hardware.Inventory) { i.Boot.CommandLine = strings.Repeat("a", 6<<20) }), time.Now())
 	require.NoError(t, err)
 	assert.Len(t, summary.Targets, 1, "a long command line costs no disks")
+}
+
+func TestDisksOfTheMachineAreCountedBeforeListsAreCut(t *testing.T) {
+	disk := func(name string, change ...func(*hardware.Disk)) hardware.Disk {
+		d := hardware.Disk{Name: name, Serial: "S-" + name, SizeBytes: 1e9}
+		for _, one := range change {
+			one(&d)
+		}
+		return d
+	}
+	_, summary, err := hardware.Read(machine(func(i *hardware.Inventory) {
+		i.Disks = []hardware.Disk{
+			disk("sda"), disk("sdb", func(d *hardware.Disk) { d.Holders = "md0" }), disk("sdc", func(d *hardware.Disk) { d.Removable = true }),
+			disk("sdd", func(d *hardware.Disk) { d.IsInstallationMedia = true }), disk("sde", func(d *hardware.Disk) { d.ISCSI = json.RawMessage(`{"host_ip_address":"192.0.2.1"}`) }),
+			disk("sdf", func(d *hardware.Disk) { d.Remote = true }), disk("sdg", func(d *hardware.Disk) { d.DriveType = "ODD" }), disk("sdh", func(d *hardware.Disk) { d.ISCSI = json.RawMessage(`null`) }),
+			disk("md0"), disk("nbd0"), disk("sr0"), disk("mmcblk0"),
+		}
+	}), time.Now())
+	require.NoError(t, err)
+	var serials []string
+	for _, one := range summary.Fixed {
+		serials = append(serials, one.Serial)
+	}
+	assert.Equal(t, []string{"S-sda", "S-sdb", "S-sdh", "S-mmcblk0"}, serials)
+	assert.Equal(t, 4, *summary.FixedDisks)
+	assert.Empty(t, summary.Targets, "none can be installed to")
+	for what, change := range map[string]func(*hardware.Inventory){
+		"many": func(i *hardware.Inventory) { i.Disks = slices.Repeat([]hardware.Disk{disk("sda")}, 600) },
+		"large": func(i *hardware.Inventory) {
+			i.Disks = slices.Repeat([]hardware.Disk{disk("sda", func(d *hardware.Disk) { d.Model = strings.Repeat("m", 2000) })}, 600)
+		},
+	} {
+		_, summary, err = hardware.Read(machine(change), time.Now())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(summary.Fixed), 64, what)
+		assert.Equal(t, 600, *summary.FixedDisks, what)
+	}
 }

@@ -29,7 +29,7 @@ type Cache struct {
 	byCluster map[string]map[domain.HostKey]struct{}
 	// byMAC are the hosts of an InfraEnv that report a MAC.
 	byMAC map[nic]map[domain.HostKey]struct{}
-	// epoch grows with all that other replicas change.
+	// epoch grows with all that other replicas change, and with each host that is deleted.
 	epoch int64
 	// unread are hosts that other replicas made or changed since this one read them.
 	unread map[domain.HostKey]struct{}
@@ -155,8 +155,8 @@ func (c *Cache) Put(h *domain.Host, read int64) *Entry {
 		if e.backSince(h) {
 			e.seen = max(e.seen, now)
 		}
-		if e.host.State != h.State {
-			e.stateSince = now
+		if e.host.State != h.State || e.host.Release.Left() != h.Release.Left() {
+			e.stateSince = now // what a host waits for is another thing when its cluster is rid of it
 		}
 		if e.host.Progress != h.Progress {
 			e.stageSince = now
@@ -202,10 +202,11 @@ func onceInMemory(before *domain.Host, results []validate.Result) []validate.Res
 	return results
 }
 
-// Remove forgets a host that was deleted, and answers its poll.
+// Remove forgets a host that was deleted, and answers its poll. One that was read before and is kept after that is read again.
 func (c *Cache) Remove(key domain.HostKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.epoch++
 	delete(c.unread, key)
 	e := c.entries[key]
 	if e == nil {
@@ -290,6 +291,18 @@ func (c *Cache) ChangedElsewhere() []domain.HostKey {
 	}
 	clear(c.unread)
 	return keys
+}
+
+// Unread is whether other replicas made or changed hosts of an InfraEnv that were not read since.
+func (c *Cache) Unread(infraEnvID string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for key := range c.unread {
+		if key.InfraEnvID == infraEnvID {
+			return true
+		}
+	}
+	return false
 }
 
 // ReadLater returns hosts to those that ChangedElsewhere returns.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 // A MAC finds the hosts of one InfraEnv that report it now, and the indexes are empty when the hosts are gone.
@@ -41,4 +42,39 @@ func TestHostsAreFoundByMAC(t *testing.T) {
 	}
 	assert.Empty(t, c.byMAC)
 	assert.Empty(t, c.byCluster)
+}
+
+// A drain is no part of the time that a machine has for its way back.
+func TestTheTimeInAStateBeginsAgainWhenTheHostLeftItsCluster(t *testing.T) {
+	now := time.Now()
+	up := NewUpClock(now)
+	c := New(up, func() time.Time { return now }, time.Minute)
+	h := domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "1"}, State: lifecycle.Reclaiming, Release: domain.Release{NodeName: "n", StartedAt: now}}
+	age := func(pass time.Duration) time.Duration {
+		t.Helper()
+		now = now.Add(pass)
+		h.Revision++
+		changed := h
+		_, age := c.Put(&changed, 0).Age(up.Advance(now, pass, false))
+		return age.InState
+	}
+	age(0)
+	assert.Equal(t, 3*time.Hour, age(3*time.Hour))
+	h.Release.Note = "still there"
+	assert.Equal(t, 4*time.Hour, age(time.Hour))
+	h.Release.LeftAt = now
+	age(0)
+	assert.Equal(t, time.Hour, age(time.Hour))
+}
+
+func TestAHostThatWasReadBeforeItWasDeletedIsReadAgain(t *testing.T) {
+	now := time.Now()
+	c := New(NewUpClock(now), func() time.Time { return now }, time.Minute)
+	h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "rack", HostID: "one"}, Revision: 1}
+	before := c.Epoch()
+	c.Put(h, before)
+	c.Remove(h.HostKey)
+	assert.True(t, c.Put(h, before).Stale())
+	assert.Nil(t, c.Known(h.HostKey))
+	assert.False(t, c.Put(h, c.Epoch()).Stale())
 }

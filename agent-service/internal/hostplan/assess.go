@@ -208,6 +208,42 @@ func RosterOf(c *domain.Cluster, members []*domain.Host) lifecycle.Roster {
 	return r
 }
 
+// PercentageOf is how far the hosts are that take part in the installation of their cluster, as a mean; 0 without such hosts.
+func PercentageOf(members []*domain.Host) int {
+	sum, n := 0, 0
+	for _, m := range members {
+		if !m.DayTwo && slices.Contains(takePart, m.State) {
+			sum, n = sum+m.Progress.Percentage, n+1
+		}
+	}
+	return sum / max(n, 1)
+}
+
+// takePart are the states of hosts that take part in the installation of their cluster.
+var takePart = []lifecycle.State{
+	lifecycle.PreparingForInstallation, lifecycle.PreparingSuccessful, lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction,
+	lifecycle.Installed, lifecycle.Failed, lifecycle.Cancelled,
+}
+
+// ReadinessOf counts the hosts of a cluster for its validations.
+func ReadinessOf(c *domain.Cluster, members []*domain.Host) domain.Readiness {
+	var r domain.Readiness
+	unassigned := 0
+	for _, m := range members {
+		switch m.Role {
+		case "master":
+			r.ControlPlane++
+		case "", domain.AutoAssign:
+			unassigned++
+		}
+		if !lifecycle.Installable(m.State) {
+			r.Unready++
+		}
+	}
+	r.ControlPlane += min(unassigned, max(c.ControlPlaneCount-r.ControlPlane, 0))
+	return r
+}
+
 // AssignRoles gives roles to hosts that have none: the control plane first, of those that are fit for it. No host gets a role that a validation forbids.
 func (p *Plan) AssignRoles(c *domain.Cluster, hosts, members []*domain.Host) error {
 	around := SurroundingsOf(c, members)
@@ -245,7 +281,8 @@ func (p *Plan) AssignRoles(c *domain.Cluster, hosts, members []*domain.Host) err
 	return nil
 }
 
-// Overdue says whether a host is silent for too long, or too long in its state. h is nil for one that was deleted.
+// Overdue says whether a host is silent for too long, or too long in its state. The time in the state Reclaiming is that since the host left its cluster. h is nil for one that
+// was deleted.
 func Overdue(h *domain.Host, silent bool, inState, inStage time.Duration) (lifecycle.Verb, bool) {
 	if h == nil {
 		return "", false
@@ -258,8 +295,11 @@ func Overdue(h *domain.Host, silent bool, inState, inStage time.Duration) (lifec
 		return "", false
 	}
 	since := inState
-	if h.State == lifecycle.InstallingInProgress {
+	switch {
+	case h.State == lifecycle.InstallingInProgress:
 		since = min(since, inStage)
+	case h.State == lifecycle.Reclaiming && !h.Release.Left(): // its Node is drained first, for as long as its MachinePool says
+		return "", false
 	}
 	return lifecycle.TimeOut, since >= limit
 }

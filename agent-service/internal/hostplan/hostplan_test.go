@@ -23,7 +23,7 @@ import (
 // TestPlansNeedPlansOnly: what is pure does not reach what is not through another package of this module.
 func TestPlansNeedPlansOnly(t *testing.T) {
 	const module = "github.com/muster-io/muster/agent-service/internal/"
-	plans := []string{"agentproto", "domain", "firstboot", "hardware", "hostplan", "join", "lifecycle", "machineplan", "nmstate", "validate"}
+	plans := []string{"agentproto", "allocation", "domain", "firstboot", "hardware", "hostlabels", "hostplan", "join", "lifecycle", "machineplan", "nmstate", "validate"}
 	arguments := []string{"list", "-deps"}
 	for _, p := range plans {
 		arguments = append(arguments, module+p)
@@ -39,12 +39,14 @@ func TestPlansNeedPlansOnly(t *testing.T) {
 }
 
 func TestOverdue(t *testing.T) {
-	limit := lifecycle.TimeOuts[lifecycle.Installing]
+	limit, back := lifecycle.TimeOuts[lifecycle.Installing], lifecycle.TimeOuts[lifecycle.Reclaiming]
 	require.Positive(t, limit)
+	require.Positive(t, back)
 	for name, c := range map[string]struct {
 		state            lifecycle.State
 		silent           bool
 		inState, inStage time.Duration
+		release          domain.Release
 		want             lifecycle.Verb
 	}{
 		"a host that polls":                   {state: lifecycle.KnownUnbound},
@@ -53,9 +55,15 @@ func TestOverdue(t *testing.T) {
 		"an installation that begins in time": {state: lifecycle.Installing, inState: limit - 1, inStage: limit - 1},
 		"an installation that does not begin": {state: lifecycle.Installing, inState: limit, inStage: limit, want: lifecycle.TimeOut},
 		"an installation with a new stage":    {state: lifecycle.InstallingInProgress, inState: 24 * time.Hour, inStage: time.Minute},
+		"a host whose Node is being drained":  {state: lifecycle.Reclaiming, inState: 24 * time.Hour, inStage: 24 * time.Hour, release: domain.Release{NodeName: "n", StartedAt: time.Unix(1, 0)}},
+		"a host that left its cluster":        {state: lifecycle.Reclaiming, inState: back - 1, release: domain.Release{NodeName: "n", StartedAt: time.Unix(1, 0), LeftAt: time.Unix(2, 0)}},
+		"a host that does not come back": {
+			state: lifecycle.Reclaiming, inState: back, release: domain.Release{NodeName: "n", StartedAt: time.Unix(1, 0), LeftAt: time.Unix(2, 0)}, want: lifecycle.TimeOut,
+		},
+		"a host without a Node does not come back": {state: lifecycle.Reclaiming, inState: back, release: domain.Release{StartedAt: time.Unix(1, 0)}, want: lifecycle.TimeOut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verb, due := hostplan.Overdue(&domain.Host{State: c.state, MediaConnected: true, Summary: hardware.Summary{Hash: "x"}}, c.silent, c.inState, c.inStage)
+			verb, due := hostplan.Overdue(&domain.Host{State: c.state, MediaConnected: true, Summary: hardware.Summary{Hash: "x"}, Resident: true, Release: c.release}, c.silent, c.inState, c.inStage)
 			assert.Equal(t, c.want != "", due)
 			if due {
 				assert.Equal(t, c.want, verb)

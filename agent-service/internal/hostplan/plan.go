@@ -82,7 +82,7 @@ func (p *Plan) Enter(h *domain.Host, to lifecycle.State, info string) {
 	}
 	if to == lifecycle.Installing {
 		// The disk is recorded before it is written to.
-		h.InstallationDisk, h.Resident, h.Node.Seen, h.Node.Ready, h.Node.Certificates = "", false, false, false, nil
+		h.InstallationDisk, h.Resident, h.Node.Seen, h.Node.Ready, h.Node.Certificates, h.Node.Addresses = "", false, false, false, nil, nil
 		if disk, ok := validate.Disk(p.Subject(h), p.Minimums); ok {
 			h.Write(disk)
 		}
@@ -115,6 +115,7 @@ func (p *Plan) Apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayT
 			h.Leave(p.Now)
 		case lifecycle.JoinCluster:
 			h.ClusterID, h.DayTwo, h.FreeHostname, h.Release, h.Addressing = clusterID, dayTwo, h.RequestedHostname, domain.Release{}, domain.Addressing{}
+			h.Wipe = "" // of the MachinePool that bound it before
 		case lifecycle.EndTokens:
 			h.Stamps = domain.Stamps{Registration: p.NewStamp(), Binding: p.NewStamp()}
 		case lifecycle.Reassess:

@@ -41,8 +41,14 @@ func Period(h *domain.Host, t agentproto.StepType) time.Duration {
 		t == agentproto.StepImageAvailability && h.Checks.Registry == validate.Unknown {
 		return 1
 	}
+	if t == agentproto.StepInventory && h.RunsFromDisk() {
+		return addressPeriod
+	}
 	return periods[t]
 }
+
+// addressPeriod is how often an installed system is asked for its addresses, in poll intervals.
+const addressPeriod = 5
 
 // Asked are the steps of each state.
 var Asked = map[lifecycle.State][]agentproto.StepType{
@@ -57,6 +63,8 @@ var Asked = map[lifecycle.State][]agentproto.StepType{
 	lifecycle.Installing:               {agentproto.StepInstall},
 	lifecycle.Failed:                   {agentproto.StepLogsGather, agentproto.StepStopInstallation},
 	lifecycle.Cancelled:                {agentproto.StepLogsGather, agentproto.StepStopInstallation},
+	// An installed system reports the addresses that it has.
+	lifecycle.Installed: {agentproto.StepInventory}, lifecycle.AddedToExistingCluster: {agentproto.StepInventory},
 	// An agent that still polls may be writing.
 	lifecycle.ResettingPendingUserAction: {agentproto.StepStopInstallation}, lifecycle.UnbindingPendingUserAction: {agentproto.StepStopInstallation},
 	lifecycle.Reclaiming: {agentproto.StepBootArtifacts}, lifecycle.ReclaimingRebooting: {agentproto.StepRebootForReclaim},
@@ -122,7 +130,7 @@ type Known struct {
 func (r *Rules) Arguments(h *domain.Host, t agentproto.StepType, k Known) (arguments []string, wanted bool, err error) {
 	switch t {
 	case agentproto.StepInventory:
-		return []string{h.HostID}, true, nil
+		return []string{h.HostID}, h.Resident || !h.RunsFromDisk(), nil
 	case agentproto.StepNTP:
 		return []string{agentproto.Argument(agentproto.NTPArgs{Sources: cmp.Or(k.InfraEnv.NTPSources, k.InfraEnv.AdditionalNTPSources)})}, true, nil
 	case agentproto.StepConnectivity:

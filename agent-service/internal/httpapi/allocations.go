@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostlabels"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 )
 
 // AllocateHosts implements api.StrictServerInterface.
 func (s *hosts) AllocateHosts(ctx context.Context, r api.AllocateHostsRequestObject) (api.AllocateHostsResponseObject, error) {
 	b := r.Body
-	selector, err := labels.Parse(b.LabelSelector)
+	selector, err := hostlabels.Parse(b.LabelSelector)
 	if err != nil {
-		return nil, invalid("label_selector: write a selector such as rack in (a,b),gpu: " + domain.Truncate(err.Error(), 256))
+		return nil, err
 	}
 	made, err := s.Service.Allocate(ctx, principal(ctx), domain.NewAllocation{
 		Count: b.Count, ClusterID: textOf(value(b.ClusterID)), InfraEnvID: textOf(value(b.InfraEnvID)), Selector: selector, SpreadBy: b.SpreadBy,

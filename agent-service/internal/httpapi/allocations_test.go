@@ -13,7 +13,7 @@ import (
 )
 
 func TestHostsAreAllocatedOverREST(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	olga, anna, joe := w.person("olga"), w.person("anna"), w.person("joe")
 	env := w.infraEnv(olga, "e")
 	cluster := w.cluster(olga, "c")

@@ -43,7 +43,7 @@ var assistedArguments = map[string]string{
 
 // fieldAgent is an agent of assisted-service: it knows its image's token, and nothing of boot ids, tokens of hosts or held polls.
 type fieldAgent struct {
-	*world
+	*testEnv
 	assisted *openapi3.T
 	token    caller
 	path     string
@@ -115,14 +115,14 @@ func (a *fieldAgent) reply(step, definition, output string) {
 	require.Equal(a.t, http.StatusNoContent, got.status, got.raw)
 }
 
-func newFieldAgent(w *world, infraEnv string) *fieldAgent {
-	return &fieldAgent{world: w, assisted: assisted(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
+func newFieldAgent(w *testEnv, infraEnv string) *fieldAgent {
+	return &fieldAgent{testEnv: w, assisted: assisted(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
 }
 
 // TestAnAgentOfAssistedServiceInstalls follows an unmodified agent of assisted-service from its registration to the end of the installation. Each reply has the
 // forms of the description of assisted-service.
 func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{
@@ -162,22 +162,41 @@ func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
 	assert.True(t, json.Valid([]byte(ignition.raw)))
 
 	host := w.call(admin, "GET", agent.path, nil)
+	assert.Equal(t, clusterProgress(100, 0, 0, 10), w.call(admin, "GET", "/clusters/"+cluster, nil).body["progress"])
+	total := 0.0
 	for _, stage := range host.body["progress_stages"].([]any) {
 		body := map[string]any{"current_stage": stage, "progress_info": ""}
 		agent.sees("host-progress", body)
 		require.Equal(t, 200, w.call(agent.token, "PUT", agent.path+"/progress", body).status, stage)
 		host = w.call(admin, "GET", agent.path, nil)
 		agent.sees("host", host.body)
+		progress := w.call(admin, "GET", "/clusters/"+cluster, nil).body["progress"].(map[string]any)
+		assert.Greater(t, progress["total_percentage"], total, stage)
+		total = progress["total_percentage"].(float64)
 	}
 	assert.Equal(t, "installed", host.text("status"))
 	shown := w.call(admin, "GET", "/clusters/"+cluster, nil)
 	agent.sees("cluster", shown.body)
 	assert.Contains(t, shown.body, "image_info", "it is required")
 	assert.Equal(t, "installed", shown.text("status"))
+	assert.Equal(t, clusterProgress(100, 100, 100, 100), shown.body["progress"])
+}
+
+// clusterProgress is the progress of a cluster as it is shown, without zeros.
+func clusterProgress(preparing, installing, finalizing, total float64) map[string]any {
+	shown := map[string]any{}
+	for name, n := range map[string]float64{
+		"preparing_for_installation_stage_percentage": preparing, "installing_stage_percentage": installing, "finalizing_stage_percentage": finalizing, "total_percentage": total,
+	} {
+		if n != 0 {
+			shown[name] = n
+		}
+	}
+	return shown
 }
 
 func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
@@ -204,7 +223,7 @@ func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
 
 // TestAnAgentThatTheServiceLostRegistersAgain begins with a host that is gone, as after a lost database: agents of assisted-service wait for ever after 404.
 func TestAnAgentThatTheServiceLostRegistersAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	agent := newFieldAgent(w, env)

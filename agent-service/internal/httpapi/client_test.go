@@ -18,7 +18,7 @@ import (
 // generatedClient sends requests as the published Go client of assisted-service makes them. testdata/generated_client.json has its bodies: a field that the
 // client cannot omit (required fields, and every list) is always there, as null where it is not set.
 type generatedClient struct {
-	*world
+	*testEnv
 	recorded struct {
 		NeverOmitted map[string][]string `json:"never_omitted"`
 		Requests     []recordedRequest   `json:"requests"`
@@ -36,9 +36,9 @@ type recordedRequest struct {
 	Body   json.RawMessage `json:"body"`
 }
 
-func newGeneratedClient(w *world) *generatedClient {
+func newGeneratedClient(w *testEnv) *generatedClient {
 	w.t.Helper()
-	c := &generatedClient{world: w, values: map[string]string{}, sent: map[string]bool{}}
+	c := &generatedClient{testEnv: w, values: map[string]string{}, sent: map[string]bool{}}
 	raw, err := os.ReadFile(filepath.Join("testdata", "generated_client.json"))
 	require.NoError(w.t, err)
 	require.NoError(w.t, json.Unmarshal(raw, &c.recorded))
@@ -73,7 +73,7 @@ func (c *generatedClient) send(who caller, name string) answer {
 
 // TestRecordedRequestsAreThoseOfTheGeneratedClient holds the recorded bodies to the rules that the client's models follow.
 func TestRecordedRequestsAreThoseOfTheGeneratedClient(t *testing.T) {
-	c := newGeneratedClient(&world{t: t})
+	c := newGeneratedClient(&testEnv{t: t})
 	for _, r := range c.recorded.Requests {
 		if r.Model == "" {
 			assert.Empty(t, r.Body, r.Name)
@@ -91,7 +91,7 @@ func TestRecordedRequestsAreThoseOfTheGeneratedClient(t *testing.T) {
 
 // TestTheModelsOfTheGeneratedClientAreThePublishedOnes compares which fields are never omitted with the published description.
 func TestTheModelsOfTheGeneratedClientAreThePublishedOnes(t *testing.T) {
-	c, published := newGeneratedClient(&world{t: t}), assisted(t)
+	c, published := newGeneratedClient(&testEnv{t: t}), assisted(t)
 	for model, recorded := range c.recorded.NeverOmitted {
 		schema := published.Components.Schemas[model]
 		require.NotNil(t, schema, model)
@@ -130,7 +130,7 @@ func (c *generatedClient) host() answer {
 
 // TestTheGeneratedClientKeepsWhatItDoesNotSet leads an InfraEnv, clusters and hosts through a whole life with the requests of the generated client.
 func TestTheGeneratedClientKeepsWhatItDoesNotSet(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, admin := newGeneratedClient(w), w.person("root", "admins")
 	c.values["cluster"] = c.send(admin, "register the cluster without lists").text("id")
 	c.values["second"] = c.send(admin, "register the second cluster").text("id")

@@ -197,6 +197,7 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 		MachineNetworks: networks(c.MachineNetworks), UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,
 		HTTPProxy: c.Proxy.HTTP, HTTPSProxy: c.Proxy.HTTPS, NoProxy: c.Proxy.NoProxy,
 		InstallStartedAt: c.InstallStartedAt, InstallCompletedAt: c.InstallCompletedAt, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt,
+		ValidationsInfo: text(byCategory(c.Validations())), Progress: api.ClusterProgressInfo(c.Progress()),
 	}
 	if c.Imported || c.Status == lifecycle.ClusterAddingHosts {
 		shown.Kind = api.ClusterKindAddHostsCluster

@@ -24,7 +24,7 @@ import (
 
 func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
 	server := postgrestest.Start(t)
-	w := newWorldOn(t, server.URL)
+	w := newTestEnvOn(t, server.URL)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, token := w.host(env)
@@ -53,7 +53,7 @@ func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
 }
 
 func TestTextsOfAgentsAreKeptWithoutNUL(t *testing.T) {
-	for name, w := range map[string]*world{"SQLite": newWorld(t), "PostgreSQL": newWorldOn(t, postgrestest.Start(t).URL)} {
+	for name, w := range map[string]*testEnv{"SQLite": newTestEnv(t), "PostgreSQL": newTestEnvOn(t, postgrestest.Start(t).URL)} {
 		admin := w.person("root", "admins")
 		host, token := w.host(w.infraEnv(admin, "e"))
 		for step, output := range map[string]string{
@@ -74,7 +74,7 @@ func TestTextsOfAgentsAreKeptWithoutNUL(t *testing.T) {
 func TestADatabaseThatHangsAnswersThatItComesBack(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
-	w := newWorldOn(t, server.URL)
+	w := newTestEnvOn(t, server.URL)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	host, token := w.host(env)
@@ -114,7 +114,7 @@ func (g *gone) WriteHeader(status int) { g.statuses = append(g.statuses, status)
 func (*gone) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
 func TestAClientThatWentAwayGetsNoSecondAnswer(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	for path, status := range map[string]int{"/infra-envs": 200, "/infra-envs/" + env: 200, "/infra-envs/" + uuid.NewString(): 404, "/events?infra_env_id=" + env: 200} {
@@ -127,7 +127,7 @@ func TestAClientThatWentAwayGetsNoSecondAnswer(t *testing.T) {
 }
 
 func TestAnInventoryOf15000DisksIsTakenAndCut(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	host, token := w.host(env)
@@ -162,7 +162,7 @@ func TestAnInventoryOf15000DisksIsTakenAndCut(t *testing.T) {
 }
 
 func TestALoopOfRegistrationsOverTheWireIsFolded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	agent, id := caller{"X-Secret-Key": w.image(env)}, uuid.NewString()

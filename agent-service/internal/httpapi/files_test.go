@@ -26,7 +26,7 @@ import (
 // TestEveryOperationOfAssistedServiceHasAnAnswer: it is served, or refused with a reason that the page for users of assisted-service gives, too.
 func TestEveryOperationOfAssistedServiceHasAnAnswer(t *testing.T) {
 	old := assisted(t)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "migration", "agent.md"))
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestEveryOperationOfAssistedServiceHasAnAnswer(t *testing.T) {
 const manifestText = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
 
 func TestManifestsReachTheHostThatBringsUpTheControlPlane(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	path := "/clusters/" + cluster + "/manifests"
@@ -82,7 +82,7 @@ func TestManifestsReachTheHostThatBringsUpTheControlPlane(t *testing.T) {
 }
 
 // install brings a host to writing its disk.
-func (w *world) install(who caller, host, token, cluster string) {
+func (w *testEnv) install(who caller, host, token, cluster string) {
 	w.t.Helper()
 	agent := caller{"X-Secret-Key": token}
 	require.Equal(w.t, 200, w.call(who, "POST", host+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
@@ -96,7 +96,7 @@ func (w *world) install(who caller, host, token, cluster string) {
 }
 
 func TestTheInstallConfigIsShownWithItsOverridesAndWithoutSecrets(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	cluster := w.cluster(admin, "c")
 	path := "/clusters/" + cluster + "/install-config"
@@ -117,7 +117,7 @@ func TestTheInstallConfigIsShownWithItsOverridesAndWithoutSecrets(t *testing.T) 
 }
 
 func TestAnAddressOfADownloadOpensThatAndNothingElse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin, alice := w.person("root", "admins"), w.person("alice")
 	cluster, other := w.cluster(alice, "c"), w.cluster(alice, "d")
 	signed := w.call(alice, "GET", "/clusters/"+cluster+"/downloads/files-presigned?file_name=install-config.yaml", nil)
@@ -142,7 +142,7 @@ func TestAnAddressOfADownloadOpensThatAndNothingElse(t *testing.T) {
 }
 
 // upload sends an archive of logs as the installer of assisted-service does.
-func (w *world) upload(token, path, content string) answer {
+func (w *testEnv) upload(token, path, content string) answer {
 	w.t.Helper()
 	var form bytes.Buffer
 	writer := multipart.NewWriter(&form)
@@ -154,7 +154,7 @@ func (w *world) upload(token, path, content string) answer {
 }
 
 func TestLogsAreKeptOfHostsThatAreInTheCluster(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster, other := w.infraEnv(admin, "e"), w.cluster(admin, "c"), w.cluster(admin, "d")
 	host, token := w.host(env)
@@ -186,7 +186,7 @@ func TestLogsAreKeptOfHostsThatAreInTheCluster(t *testing.T) {
 }
 
 func TestIgnoredAndRepeatedValidations(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, token := w.host(env)
@@ -210,10 +210,10 @@ func TestIgnoredAndRepeatedValidations(t *testing.T) {
 
 func TestRequestsOfUserInterfaces(t *testing.T) {
 	old := assisted(t)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	cluster := w.cluster(admin, "c")
-	form := &fieldAgent{world: w, assisted: old}
+	form := &fieldAgent{testEnv: w, assisted: old}
 	form.sees("cluster_default_config", w.call(admin, "GET", "/clusters/default-config", nil).body)
 	requirements := w.call(admin, "GET", "/clusters/"+cluster+"/preflight-requirements", nil)
 	form.sees("preflight-hardware-requirements", requirements.body)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostlabels"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -40,7 +41,12 @@ func (s *hosts) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (ap
 // ListAllHosts implements api.StrictServerInterface.
 func (s *hosts) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObject) (api.ListAllHostsResponseObject, error) {
 	p := r.Params
-	filter := chosenHosts(api.CountHostsParams{InfraEnvID: p.InfraEnvID, ClusterID: p.ClusterID, Unbound: p.Unbound, Search: p.Search, Role: (*api.CountHostsParamsRole)(p.Role)})
+	filter, err := chosenHosts(api.CountHostsParams{
+		InfraEnvID: p.InfraEnvID, ClusterID: p.ClusterID, Unbound: p.Unbound, Search: p.Search, LabelSelector: p.LabelSelector, Role: (*api.CountHostsParamsRole)(p.Role),
+	})
+	if err != nil {
+		return nil, err
+	}
 	for _, status := range given(p.Status) {
 		filter.States = append(filter.States, lifecycle.State(status))
 	}
@@ -49,17 +55,22 @@ func (s *hosts) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObjec
 }
 
 // chosenHosts is the filter of the parameters that lists and counts share.
-func chosenHosts(p api.CountHostsParams) domain.HostFilter {
-	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound), Search: strings.TrimSpace(given(p.Search))}
+func chosenHosts(p api.CountHostsParams) (filter domain.HostFilter, err error) {
+	filter = domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound), Search: strings.TrimSpace(given(p.Search))}
 	if p.Role != nil {
 		filter.Roles = []string{string(*p.Role)}
 	}
-	return filter
+	filter.Selector, err = hostlabels.Parse(given(p.LabelSelector))
+	return filter, err
 }
 
 // CountHosts implements api.StrictServerInterface.
 func (s *hosts) CountHosts(ctx context.Context, r api.CountHostsRequestObject) (api.CountHostsResponseObject, error) {
-	counts, err := s.Service.CountHosts(ctx, principal(ctx), chosenHosts(r.Params))
+	filter, err := chosenHosts(r.Params)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := s.Service.CountHosts(ctx, principal(ctx), filter)
 	if err != nil {
 		return nil, err
 	}

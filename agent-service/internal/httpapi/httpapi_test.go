@@ -23,7 +23,7 @@ import (
 )
 
 func TestAHostIsBoundMovedAndFreedWithoutRegisteringAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, one, two := w.infraEnv(admin, "e"), w.cluster(admin, "one"), w.cluster(admin, "two")
 	host, _ := w.host(env)
@@ -57,7 +57,7 @@ func TestAHostIsBoundMovedAndFreedWithoutRegisteringAgain(t *testing.T) {
 }
 
 func TestTheDryRunSaysWhyNotAndChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	a := w.call(admin, "POST", "/clusters", map[string]any{"name": "c", "openshift_version": "4.20", "pull_secret": `{"auths":{}}`, "machine_networks": []map[string]string{{"cidr": "192.0.2.0/24"}}})
@@ -78,7 +78,7 @@ func TestTheDryRunSaysWhyNotAndChangesNothing(t *testing.T) {
 }
 
 func TestOneOfManyBindsWins(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	host, _ := w.host(env)
@@ -99,7 +99,7 @@ func TestOneOfManyBindsWins(t *testing.T) {
 }
 
 func TestFieldsAreClearedAsWellAsSet(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := "/infra-envs/" + w.infraEnv(admin, "e")
 	fields := map[string]any{
@@ -131,7 +131,7 @@ func TestFieldsAreClearedAsWellAsSet(t *testing.T) {
 func TestNullClearsEveryTextOfAPatch(t *testing.T) {
 	description, err := openapi3.NewLoader().LoadFromData(api.Spec())
 	require.NoError(t, err)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, _ := w.host(env)
@@ -166,7 +166,7 @@ func TestNullClearsEveryTextOfAPatch(t *testing.T) {
 }
 
 func TestOlderFieldsMeanWhatTheyMeant(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	made := w.call(admin, "POST", "/clusters", map[string]any{
 		"name": "c", "openshift_version": "4.20", "pull_secret": `{"auths":{}}`, "cluster_network_cidr": "10.128.0.0/14", "service_network_cidr": "172.30.0.0/16",
@@ -188,7 +188,7 @@ func TestOlderFieldsMeanWhatTheyMeant(t *testing.T) {
 }
 
 func TestADiskThatMustNotBeFormattedIsNotInstalledTo(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	host, _ := w.host(w.infraEnv(admin, "e"))
 	skip := func(skipped bool) answer {
@@ -211,7 +211,7 @@ func TestADiskThatMustNotBeFormattedIsNotInstalledTo(t *testing.T) {
 }
 
 func TestAnInfraEnvIsDeletedWithItsFreeHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, strings.Repeat("機", 200))
 	host, _ := w.host(env)
@@ -225,7 +225,7 @@ func TestAnInfraEnvIsDeletedWithItsFreeHosts(t *testing.T) {
 }
 
 func TestUnusableImageSettingsAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := "/infra-envs/" + w.infraEnv(admin, "e")
 	for what, body := range map[string]any{
@@ -244,7 +244,7 @@ func TestUnusableImageSettingsAreRefused(t *testing.T) {
 }
 
 func TestListsArePaged(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	for range 5 {
@@ -268,7 +268,7 @@ func TestListsArePaged(t *testing.T) {
 }
 
 func TestSecretsDoNotComeBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	const secret = `{"auths":{"registry.example.com":{"auth":"aHVzaDpodXNo"}}}`
 	env := w.call(admin, "POST", "/infra-envs", map[string]any{"name": "e", "pull_secret": secret})
@@ -284,7 +284,7 @@ func TestSecretsDoNotComeBack(t *testing.T) {
 }
 
 func TestForbiddenObjectsLookLikeUnknownOnes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	jane, joe := w.person("jane"), w.person("joe")
 	env, cluster := w.infraEnv(jane, "e"), w.cluster(jane, "c")
 	host, _ := w.host(env)
@@ -314,7 +314,7 @@ func TestForbiddenObjectsLookLikeUnknownOnes(t *testing.T) {
 }
 
 func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, other, cluster := w.infraEnv(admin, "e"), w.infraEnv(admin, "other"), w.cluster(admin, "c")
 	host, narrowed := w.host(env)
@@ -399,7 +399,7 @@ func separator(path string) string {
 }
 
 func TestOfTwoMachinesWithOneIDOnlyOneIsTheHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, other, id := w.infraEnv(admin, "e"), w.infraEnv(admin, "other"), uuid.NewString()
 	hosts := "/infra-envs/" + env + "/hosts"
@@ -425,7 +425,7 @@ func TestOfTwoMachinesWithOneIDOnlyOneIsTheHost(t *testing.T) {
 }
 
 func TestRotationEndsTheImageAndKeepsHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	host, narrowed := w.host(env)
@@ -440,7 +440,7 @@ func TestRotationEndsTheImageAndKeepsHosts(t *testing.T) {
 }
 
 func TestAgentsThatKeepTheTokenOfTheirImageOutliveARotation(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	old := caller{"X-Secret-Key": w.image(env)}
@@ -468,7 +468,7 @@ func TestAgentsThatKeepTheTokenOfTheirImageOutliveARotation(t *testing.T) {
 }
 
 func TestATokenThatExpiresIsRenewedOrReplacedByTheImages(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	image := caller{"X-Secret-Key": w.image(env)}
@@ -496,7 +496,7 @@ func TestATokenThatExpiresIsRenewedOrReplacedByTheImages(t *testing.T) {
 }
 
 func TestAHeldPollIsAnsweredWhenTheHostIsBound(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, narrowed := w.host(env)
@@ -513,7 +513,7 @@ func TestAHeldPollIsAnsweredWhenTheHostIsBound(t *testing.T) {
 }
 
 func TestEventsAreFilteredAndStreamed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, _ := w.host(env)
@@ -544,7 +544,7 @@ func TestEventsAreFilteredAndStreamed(t *testing.T) {
 }
 
 func TestTheDocumentationIsServed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for path, says := range map[string]string{"/docs": "actions/move", "/docs/openapi.yaml": "openapi: 3.0.3", "/healthz": "ok", "/readyz": "ok"} {
 		response, err := w.server.Client().Get(w.server.URL + path)
 		require.NoError(t, err)
@@ -559,14 +559,15 @@ func TestTheDocumentationIsServed(t *testing.T) {
 }
 
 func TestAllHostsAreListedThatOneMaySee(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin, olga, carl := w.person("root", "admins"), w.person("olga"), w.person("carl")
 	first, second := w.infraEnv(olga, "one"), w.infraEnv(carl, "two")
 	host, _ := w.host(first)
-	w.host(first)
+	labelled, _ := w.host(first)
 	w.host(second)
 	cluster := w.cluster(olga, "c")
 	w.bind(olga, host, cluster)
+	require.Equal(t, 201, w.call(olga, "PATCH", labelled, map[string]any{"node_labels": []any{map[string]string{"key": "rack", "value": "r7"}}}).status)
 	for _, c := range []struct {
 		who   caller
 		query string
@@ -575,6 +576,7 @@ func TestAllHostsAreListedThatOneMaySee(t *testing.T) {
 		{admin, "", "3"}, {admin, "?limit=1", "3"}, {olga, "", "2"}, {carl, "", "1"}, {w.person("joe"), "", "0"},
 		{admin, "?infra_env_id=" + second, "1"}, {olga, "?infra_env_id=" + second, "0"}, {admin, "?cluster_id=" + cluster, "1"}, {admin, "?unbound=true", "2"},
 		{admin, "?status=known-unbound,insufficient-unbound", "2"}, {admin, "?status=installed", "0"}, {admin, "?role=master", "0"},
+		{admin, "?label_selector=rack+in+(r7,r8)", "1"}, {olga, "?label_selector=rack%3Dr7&unbound=true", "1"}, {carl, "?label_selector=rack", "0"}, {admin, "?label_selector=!rack", "2"},
 	} {
 		a := w.call(c.who, "GET", "/hosts"+c.query, nil)
 		require.Equal(t, 200, a.status, a.raw)
@@ -592,6 +594,12 @@ func TestAllHostsAreListedThatOneMaySee(t *testing.T) {
 		require.Equal(t, 200, a.status, a.raw)
 		assert.JSONEq(t, c.want, a.raw, c.query)
 	}
+	assert.JSONEq(t, `{"total": 1, "states": [{"status": "known-unbound", "count": 1}]}`, w.call(olga, "GET", "/hosts/counts?label_selector=rack", nil).raw)
+	for _, path := range []string{"/hosts", "/hosts/counts"} {
+		a := w.call(admin, "GET", path+"?label_selector=rack+in", nil)
+		assert.Equal(t, 400, a.status)
+		assert.Contains(t, a.raw, "label_selector: write a selector such as rack in (a,b),gpu")
+	}
 	assert.Equal(t, 403, w.call(caller{"X-Secret-Key": w.image(first)}, "GET", "/hosts/counts", nil).status)
 	assert.NotContains(t, w.call(admin, "GET", "/hosts", nil).raw, "physical_bytes")
 	assert.Contains(t, w.call(admin, "GET", "/hosts?with-inventory=true", nil).raw, "physical_bytes")
@@ -600,7 +608,7 @@ func TestAllHostsAreListedThatOneMaySee(t *testing.T) {
 }
 
 func TestChangesAreStreamedThatOneMaySee(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	olga, carl := w.person("olga"), w.person("carl")
 	changes := func(who caller) <-chan string {
 		request, err := http.NewRequestWithContext(t.Context(), "GET", w.server.URL+"/api/assisted-install/v2/changes/stream", http.NoBody)

@@ -20,7 +20,7 @@ import (
 
 // TestAViewerReadsAndNothingElse asks for every operation of the interface with the token of an administrator who is a viewer.
 func TestAViewerReadsAndNothingElse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin, viewer := w.person("root", "admins"), w.person("vera", "admins", "viewers")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	w.host(env)

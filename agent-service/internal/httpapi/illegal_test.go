@@ -106,7 +106,7 @@ func (k *walker) request(path, method string, item *openapi3.PathItem, operation
 func illegal(t *testing.T, seed uint64, rounds int) {
 	description, err := openapi3.NewLoader().LoadFromData(api.Spec())
 	require.NoError(t, err)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	k := &walker{random: rand.New(rand.NewPCG(seed, 0)), ids: map[string][]string{}}
 	for _, name := range []string{"one", "two"} {

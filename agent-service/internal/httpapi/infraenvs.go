@@ -182,7 +182,7 @@ func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEn
 		ClusterID: id(env.ClusterID), OpenshiftVersion: env.OSImageVersion, CPUArchitecture: api.CPUArchitecture(env.CPUArchitecture), Type: api.ImageType(env.ImageType),
 		NtpSources: env.NTPSources, AdditionalNtpSources: env.AdditionalNTPSources, SSHAuthorizedKey: env.SSHAuthorizedKey, PullSecretSet: env.PullSecret != "",
 		StaticNetworkConfig: string(env.StaticNetworkConfig), RendezvousIP: env.RendezvousIP, IgnitionConfigOverride: env.IgnitionConfigOverride,
-		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds, OnRelease: onRelease(env.Wipe),
+		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds, OnRelease: onRelease(env.Wipe), AgentLabels: env.AgentLabels,
 		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy), CustomResource: api.CustomResource{Namespace: env.Kube.Namespace, Name: env.Kube.Name},
 	}
 	if s.Images != nil && shown.OpenshiftVersion == "" {

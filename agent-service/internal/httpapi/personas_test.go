@@ -13,7 +13,7 @@ import (
 
 // TestAClusterIsUsedByItsCreatorAndItsHostsAreKeptByTheirOwner: an administrator bound a host of one to the cluster of the other.
 func TestAClusterIsUsedByItsCreatorAndItsHostsAreKeptByTheirOwner(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin, owner, creator, stranger := w.person("root", "admins"), w.person("olga"), w.person("carl"), w.person("joe")
 	env, cluster := w.infraEnv(owner, "e"), w.cluster(creator, "c")
 	require.Equal(t, 201, w.call(creator, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestTheAgentNeedsAToken(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	env := w.infraEnv(w.person("one"), "one")
 	const path = "/downloads/agent?arch=x86_64"
 	assert.Equal(t, http.StatusUnauthorized, w.call(nil, http.MethodGet, path, nil).status)

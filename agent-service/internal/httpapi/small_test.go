@@ -15,7 +15,7 @@ import (
 )
 
 func TestAnInfraEnvOfACluster(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := func(cluster, architecture string) answer {
 		return w.call(admin, "POST", "/infra-envs", map[string]any{"name": "e", "pull_secret": `{"auths":{}}`, "cluster_id": cluster, "cpu_architecture": architecture})
@@ -29,7 +29,7 @@ func TestAnInfraEnvOfACluster(t *testing.T) {
 }
 
 func TestAddressesThatAreNoneAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := "/infra-envs/"+w.infraEnv(admin, "e"), "/clusters/"+w.cluster(admin, "c")
 	for _, address := range []string{"proxy", "ftp://proxy.example.com", "http://", "http://999.1.1.1:3128", "http://pro xy", "http://user:s3cr3t@999.1.1.1"} {
@@ -52,7 +52,7 @@ func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 }
 
 func TestARefusedDeletionIsAnEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, _ := w.host(env)
@@ -66,7 +66,7 @@ func TestARefusedDeletionIsAnEvent(t *testing.T) {
 }
 
 func TestTheRefusedDeletionOfAHostIsAnEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
@@ -82,7 +82,7 @@ func TestTheRefusedDeletionOfAHostIsAnEvent(t *testing.T) {
 }
 
 func TestEventsOfDeletedHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	gone, _ := w.host(env)
@@ -109,7 +109,7 @@ func TestEventsOfDeletedHosts(t *testing.T) {
 }
 
 func TestLogsAreTakenUpTo64MiB(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, _ := w.host(env)
@@ -125,7 +125,7 @@ func TestLogsAreTakenUpTo64MiB(t *testing.T) {
 }
 
 func TestReportsOfInstalledClustersAreAnswered(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	host, _ := w.host(env)

@@ -107,7 +107,7 @@ func (s *clusters) SetIgnoredValidations(ctx context.Context, r api.SetIgnoredVa
 		return nil, invalid("host-validation-ids and cluster-validation-ids: each is a JSON list of ids in a string")
 	}
 	if len(ofClusters) > 0 {
-		return nil, invalid("cluster-validation-ids: clusters of this service have no validations of their own")
+		return nil, invalid("cluster-validation-ids: what a cluster itself misses cannot be ignored")
 	}
 	if slices.Equal(ids, []string{"all"}) {
 		ids = validate.Ignorable()

@@ -19,55 +19,55 @@ import (
 )
 
 // ours registers an agent of this service and returns its token.
-func (w *world) ours(infraEnv, id, boot string) string {
+func (w *testEnv) ours(infraEnv, id, boot string) string {
 	w.t.Helper()
 	a := w.call(caller{"X-Secret-Key": w.image(infraEnv)}, "POST", "/infra-envs/"+infraEnv+"/hosts", map[string]any{"host_id": id, "boot_id": boot, "fingerprint": "f"})
 	require.Equal(w.t, http.StatusCreated, a.status, a.raw)
 	return a.text("token")
 }
 
-func (w *world) bind(who caller, host, cluster string) {
+func (w *testEnv) bind(who caller, host, cluster string) {
 	w.t.Helper()
 	a := w.call(who, "POST", host+"/actions/bind", map[string]any{"cluster_id": cluster})
 	require.Equal(w.t, http.StatusOK, a.status, a.raw)
 }
 
 func TestATokenEndsWithItsRegistrationAndItsBinding(t *testing.T) {
-	for what, end := range map[string]func(w *world, admin caller, env, host, id string) answer{
-		"unbind": func(w *world, admin caller, _, host, _ string) answer {
+	for what, end := range map[string]func(w *testEnv, admin caller, env, host, id string) answer{
+		"unbind": func(w *testEnv, admin caller, _, host, _ string) answer {
 			return w.call(admin, "POST", host+"/actions/unbind", nil)
 		},
-		"move": func(w *world, admin caller, _, host, _ string) answer {
+		"move": func(w *testEnv, admin caller, _, host, _ string) answer {
 			return w.call(admin, "POST", host+"/actions/move", map[string]any{"cluster_id": w.cluster(admin, "other")})
 		},
-		"a new boot": func(w *world, admin caller, env, host, id string) answer {
+		"a new boot": func(w *testEnv, admin caller, env, host, id string) answer {
 			w.ours(env, id, "2")
 			return w.call(admin, "GET", host, nil)
 		},
-		"a registration in the same boot": func(w *world, admin caller, env, host, id string) answer {
+		"a registration in the same boot": func(w *testEnv, admin caller, env, host, id string) answer {
 			w.ours(env, id, "1")
 			return w.call(admin, "GET", host, nil)
 		},
-		"its machine boots the image of another infra-env": func(w *world, admin caller, _, host, id string) answer {
+		"its machine boots the image of another infra-env": func(w *testEnv, admin caller, _, host, id string) answer {
 			w.ours(w.infraEnv(admin, "elsewhere"), id, "2")
 			return w.call(admin, "GET", host, nil)
 		},
-		"its tokens are revoked": func(w *world, admin caller, _, host, _ string) answer {
+		"its tokens are revoked": func(w *testEnv, admin caller, _, host, _ string) answer {
 			return w.call(admin, "POST", host+"/actions/revoke-tokens", nil)
 		},
-		"those of its infra-env's hosts are": func(w *world, admin caller, env, host, _ string) answer {
+		"those of its infra-env's hosts are": func(w *testEnv, admin caller, env, host, _ string) answer {
 			a := w.call(admin, "POST", "/infra-envs/"+env+"/actions/revoke-host-tokens", nil)
 			require.Equal(w.t, http.StatusNoContent, a.status, a.raw)
 			return w.call(admin, "GET", host, nil)
 		},
-		"it is deleted and comes back": func(w *world, admin caller, env, host, id string) answer {
+		"it is deleted and comes back": func(w *testEnv, admin caller, env, host, id string) answer {
 			require.Equal(w.t, http.StatusNoContent, w.call(admin, "DELETE", host, nil).status)
 			w.ours(env, id, "1")
 			return w.call(admin, "GET", host, nil)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			admin := w.person("root", "admins")
 			env, cluster, id := w.infraEnv(admin, "e"), w.cluster(admin, "c"), uuid.NewString()
 			host := "/infra-envs/" + env + "/hosts/" + id
@@ -100,7 +100,7 @@ func TestATokenEndsWithItsRegistrationAndItsBinding(t *testing.T) {
 }
 
 // held waits for a poll to be held, and returns what it is answered with.
-func (w *world) held(who caller, host string) <-chan answer {
+func (w *testEnv) held(who caller, host string) <-chan answer {
 	answered := make(chan answer, 1)
 	for w.call(who, "GET", host+"/instructions?wait=0", nil).raw != `{"instructions":[],"next_instruction_seconds":1,"post_step_action":"continue"}`+"\n" {
 	}
@@ -110,7 +110,7 @@ func (w *world) held(who caller, host string) <-chan answer {
 }
 
 func TestAPollThatIsHeldEndsWithItsToken(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, one, two, id := w.infraEnv(admin, "e"), w.cluster(admin, "one"), w.cluster(admin, "two"), uuid.NewString()
 	host := "/infra-envs/" + env + "/hosts/" + id
@@ -138,7 +138,7 @@ func TestAPollThatIsHeldEndsWithItsToken(t *testing.T) {
 }
 
 func TestAHostsTokenReadsNothingOfItsInfraEnv(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	host, narrowed := w.host(env)
@@ -157,7 +157,7 @@ func TestAHostsTokenReadsNothingOfItsInfraEnv(t *testing.T) {
 var inFirstBoot = regexp.MustCompile(`X-Secret-Key: ([A-Za-z0-9_.-]+)`)
 
 func TestAnInstalledSystemReportsAfterAMonth(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
@@ -182,7 +182,7 @@ func TestAnInstalledSystemReportsAfterAMonth(t *testing.T) {
 }
 
 func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	host, narrowed := w.host(env)
@@ -213,7 +213,7 @@ func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
 }
 
 func TestRevokedAgentsThatKeepTheTokenOfTheirImageRegisterAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	agent := caller{"X-Secret-Key": w.image(env)}
@@ -235,7 +235,7 @@ func TestRevokedAgentsThatKeepTheTokenOfTheirImageRegisterAgain(t *testing.T) {
 }
 
 func TestLogsOfAHostThatWasFreedBelongToItsCluster(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
 	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)

@@ -195,23 +195,23 @@ func Busy(s State) bool {
 // Installs is true from the order to install until the installed system is up.
 func Installs(s State) bool { return slices.Contains(underWay, s) || s == InstallingPendingUserAction }
 
+// Installable is true for hosts of a cluster that can be installed, are being installed, or are installed.
+func Installable(s State) bool {
+	return Installs(s) || slices.Contains([]State{Known, PreparingForInstallation, PreparingSuccessful, Installed, AddedToExistingCluster}, s)
+}
+
 // Idle is true for hosts that are bound and take no part in an installation yet.
 func Idle(s State) bool { return s == Binding || slices.Contains(bound, s) }
 
 // Free is true for hosts that belong to no cluster and run the discovery image as far as is known.
 func Free(s State) bool { return slices.Contains(free, s) || s == Unbinding }
 
-// MustBoot is true for states that end only when the machine boots the discovery image again.
-func MustBoot(s State) bool {
-	return s == UnbindingPendingUserAction || s == ResettingPendingUserAction || s == InstallingPendingUserAction
-}
-
 // Silent is true for states that a host is in only while it has been silent for too long: one that polls is bound and freed at once.
 func Silent(s State) bool {
 	return slices.Contains([]State{Disconnected, DisconnectedUnbound, Binding, Unbinding}, s)
 }
 
-// TimeOuts say how long a host may be in a state before TimeOut happens to it.
+// TimeOuts say how long a host may be in a state before TimeOut happens to it; in Reclaiming, how long after it left its cluster.
 var TimeOuts = map[State]time.Duration{
 	Binding:                  10 * time.Minute,
 	Unbinding:                3 * time.Minute,

@@ -94,6 +94,15 @@ func Build(parts Parts, work, out string) error {
 	return os.WriteFile(out, whole, 0o644) //nolint:gosec // world-readable
 }
 
+// BuildRAMDisk writes the RAM disk of a machine that boots over the network: init, drivers and an agent, in one archive. The kernel is a file beside it.
+func BuildRAMDisk(parts Parts, out string) error {
+	initrd, err := ramDisk(parts, slices.Concat(Virtual, Real), true)
+	if err != nil {
+		return fmt.Errorf("packing the RAM disk: %w", err)
+	}
+	return os.WriteFile(out, initrd, 0o644) //nolint:gosec // world-readable
+}
+
 // started are the configurations of the boot loaders for a kernel with these RAM disks, and where the kernel's command line is in them.
 func started(disks ...string) map[string][]byte {
 	headOfConfig := "default live\ntimeout 1\nprompt 0\nlabel live\n  kernel /images/pxeboot/vmlinuz\n  initrd " + strings.Join(disks, ",") + "\n  append "

@@ -334,7 +334,7 @@ func callMachine(offered string, card net.HardwareAddr) error {
 	return nil
 }
 
-// nameFor is the name of a machine. What is offered replaces an address, by which a server of another card did not name it.
+// nameFor is the name of a machine. An offered name replaces an address, by which a server of another card did not name it.
 func nameFor(present, offered string, card net.HardwareAddr) string {
 	unnamed := present == "" || present == "(none)"
 	_, notAddress := net.ParseMAC(present)

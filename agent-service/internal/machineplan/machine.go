@@ -24,6 +24,8 @@ type Machine struct {
 	Deleting bool
 	// Free says that the host is in no cluster, and was released from the last one.
 	Free bool
+	// Left says that the machine was released, and that its cluster is rid of it: only the machine's own way back is left, which a dead machine never ends.
+	Left bool
 	// Forbidden is why the InfraEnv does not give the machine to the pool's cluster; empty where it does.
 	Forbidden string
 	// Approved says that the owner of the machine consents to an installation.
@@ -136,7 +138,8 @@ type Decision struct {
 // Plan decides for a pool with these machines.
 func Plan(pool Pool, machines []Machine, now time.Time) Decision {
 	var d Decision
-	var has, releasing []Machine
+	var has []Machine
+	leaving := 0
 	for i := range machines {
 		m := machines[i]
 		switch {
@@ -144,13 +147,13 @@ func Plan(pool Pool, machines []Machine, now time.Time) Decision {
 			has = append(has, m)
 		case m.Mine && (m.Bound || m.Free || m.Deleting) && !m.Has():
 			d.Forget = append(d.Forget, m)
-		case m.Mine && !m.Has():
-			releasing = append(releasing, m)
+		case m.Mine && !m.Has() && !m.Left:
+			leaving++
 		}
 	}
 	switch missing := pool.Replicas - len(has); {
 	case missing < 0:
-		d.Release = surplus(has, pool.Replicas, len(releasing))
+		d.Release = surplus(has, pool.Replicas, leaving)
 	case missing > 0:
 		d.Take = missing
 		if !pool.Blocked {
@@ -222,8 +225,8 @@ func spread(free []Machine, count map[string]int) []Machine {
 	return order
 }
 
-// surplus are the machines to give up: those that a user marked, then by phase, then the newest. While fewer than wanted are Ready, one goes at a time.
-func surplus(has []Machine, wanted, releasing int) []Machine {
+// surplus are the machines to give up: those that a user marked, then by phase, then the newest. While fewer than wanted are Ready, one leaves the cluster at a time.
+func surplus(has []Machine, wanted, leaving int) []Machine {
 	order := slices.Clone(has)
 	slices.SortFunc(order, func(a, b Machine) int {
 		return cmp.Or(first(a.DeleteFirst, b.DeleteFirst), cmp.Compare(a.Phase, b.Phase), b.BoundAt.Compare(a.BoundAt), cmp.Compare(a.Name, b.Name))
@@ -236,7 +239,7 @@ func surplus(has []Machine, wanted, releasing int) []Machine {
 	}
 	number := len(has) - wanted
 	if wanted > 0 && ready < wanted {
-		number = min(number, max(0, 1-releasing))
+		number = min(number, max(0, 1-leaving))
 	}
 	return order[:number]
 }

@@ -142,6 +142,12 @@ func TestTheLeastUsefulMachineIsReleasedFirst(t *testing.T) {
 		"not before that one is gone": {
 			2, []Machine{has("a", Ready), has("b", Installing), has("c", Installing), has("d", Releasing, func(m *Machine) { m.Ours, m.Bound = false, false })}, []string{},
 		},
+		"the next one after one that has left and does not come back": {
+			3, []Machine{
+				has("a", Ready), has("b", Ready), has("c", Joining, at(1)), has("d", Joining, at(2)),
+				has("e", Releasing, func(m *Machine) { m.Ours, m.Bound, m.Left = false, false, true }),
+			}, []string{"d"},
+		},
 		"all of them": {0, []Machine{has("a", Installing), has("b", Binding)}, []string{"b", "a"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -190,6 +196,7 @@ func simulate(t *testing.T, random *rand.Rand, replicas int) {
 		}
 		m := &machines[i]
 		m.Free = !m.Bound && yes()
+		m.Left = !m.Bound && yes()
 		m.Ours = m.Bound && yes()
 		if yes() {
 			m.SilentSince = now.Add(-time.Hour)
@@ -234,7 +241,7 @@ func (d Decision) apply(machines []Machine) (changed bool) {
 	}
 	for i := range d.Candidates[:min(d.Take, len(d.Candidates))] {
 		m := find(d.Candidates[i].Name)
-		m.Mine, m.Bound, m.Ours, m.Free, m.Phase = true, true, true, false, Binding
+		m.Mine, m.Bound, m.Ours, m.Free, m.Left, m.Phase = true, true, true, false, false, Binding
 		changed = true
 	}
 	for _, forgotten := range d.Forget {

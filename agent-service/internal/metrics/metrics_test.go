@@ -4,7 +4,6 @@
 package metrics_test
 
 import (
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,24 +48,4 @@ agent_service_hosts_waiting_oldest_age_seconds{situation="installing"} 0
 agent_service_hosts_waiting_oldest_age_seconds{situation="joining"} 0
 agent_service_hosts_waiting_oldest_age_seconds{situation="releasing"} 0
 `), "agent_service_hosts_waiting_oldest_age_seconds"))
-}
-
-type answer func(*http.Request) (*http.Response, error)
-
-func (f answer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func TestRequestsAreCounted(t *testing.T) {
-	requests := metrics.NewRequests()
-	transport := requests.Wrap(answer(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusConflict}, nil
-	}))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://server/apis/agent-install.openshift.io/v1beta1/namespaces/a/agents", http.NoBody)
-	require.NoError(t, err)
-	_, err = transport.RoundTrip(request) //nolint:bodyclose // there is none
-	require.NoError(t, err)
-	require.NoError(t, testutil.CollectAndCompare(requests, strings.NewReader(`
-# HELP agent_service_client_requests_total Requests to the API server, by verb (get, list, watch, create, update, patch, apply, delete), resource[/subresource] and status code.
-# TYPE agent_service_client_requests_total counter
-agent_service_client_requests_total{code="409",resource="agents",verb="create"} 1
-`)))
 }

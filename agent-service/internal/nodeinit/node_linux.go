@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/supervise"
 )
@@ -158,11 +160,13 @@ func (n node) joined(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return forget(join.Path, join.BootstrapKubeconfigPath, n.values)
+	return forget(join.Path, join.BootstrapKubeconfigPath, n.values, unix.Sync)
 }
 
-// forget deletes the bootstrap token, from the values and with the kubeconfig that has it.
-func forget(valuesPath, kubeconfigPath string, values join.Values) error {
+// forget deletes the bootstrap token, from the values and with the kubeconfig that has it. What the kubelet wrote is flushed to the disk before: a machine that lost its power with
+// neither a token nor a certificate could not join any more.
+func forget(valuesPath, kubeconfigPath string, values join.Values, flush func()) error {
+	flush()
 	values.Token = ""
 	content, err := json.Marshal(values)
 	if err != nil {

@@ -161,14 +161,22 @@ func TestTheTokenIsForgotten(t *testing.T) {
 	v := values()
 	require.NoError(t, writeSecret(at, v.Token))
 	require.NoError(t, writeSecret(kubeconfig, v.BootstrapKubeconfig()))
+	held := 0
+	flush := func() { // the certificate is on the disk while there is a token
+		if content, err := os.ReadFile(at); err == nil && string(content) == v.Token {
+			assert.FileExists(t, kubeconfig)
+			held++
+		}
+	}
 	for range 2 { // as after a crash in between
-		require.NoError(t, forget(at, kubeconfig, v))
+		require.NoError(t, forget(at, kubeconfig, v, flush))
 		content, err := os.ReadFile(at)
 		require.NoError(t, err)
 		assert.NotContains(t, string(content), v.Token)
 		assert.Contains(t, string(content), "worker-1")
 		assert.NoFileExists(t, kubeconfig)
 	}
+	assert.Equal(t, 1, held)
 	info, err := os.Stat(at)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode())

@@ -120,7 +120,7 @@ func shrink(object any) (any, error) {
 	return small, nil
 }
 
-// Sync makes the kernel's routes of this package those that are wanted; routes of others stay. What the kernel refuses, such as
+// Sync makes the kernel's routes of this package those that are wanted; routes of others stay. Routes that the kernel refuses, such as
 // a route by an address that is on no link, is in the error, and keeps no other route from being made.
 func Sync(wanted []routeplan.Route, say func(format string, values ...any)) error {
 	present, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)

@@ -49,7 +49,7 @@ type Snapshot struct {
 	Left []*metal3v1.BareMetalHost
 }
 
-// Decision says how the objects should be. What the conditions say is written first: a machine is on only while they do not say that it is off.
+// Decision says how the objects should be. Conditions are written first: a machine is on only while they do not say that it is off.
 type Decision struct {
 	// Hosts are those that change.
 	Hosts []Change

@@ -213,8 +213,8 @@ func TestAPauseLeavesThePowerAlone(t *testing.T) {
 	}
 }
 
-// world is a cluster, its control plane and its machines. Each step of simulate lets one of its operators act.
-type world struct {
+// testEnv is a cluster, its control plane and its machines. Each step of simulate lets one of its operators act.
+type testEnv struct {
 	Snapshot
 	controlPlane bool
 	hosts        []*metal3v1.BareMetalHost
@@ -227,7 +227,7 @@ func FuzzPlan(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		w := &world{Snapshot: Snapshot{Name: blue, Cluster: cluster(hivev1.PowerStateRunning)}, controlPlane: true}
+		w := &testEnv{Snapshot: Snapshot{Name: blue, Cluster: cluster(hivev1.PowerStateRunning)}, controlPlane: true}
 		for i := range 1 + random.IntN(4) {
 			w.hosts = append(w.hosts, host(fmt.Sprint(i)))
 			w.Machines = append(w.Machines, node(fmt.Sprint(i), w.hosts[i]))
@@ -252,7 +252,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-func (w *world) step(t *testing.T, random *rand.Rand) {
+func (w *testEnv) step(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	stopped := hivev1.IsConditionTrue(w.Cluster.Status.Conditions, hivev1.ClusterDeploymentMachinesStopped)
 	hibernates := w.Cluster.Spec.PowerState == hivev1.PowerStateHibernating
@@ -278,7 +278,7 @@ func (w *world) step(t *testing.T, random *rand.Rand) {
 	w.Answers = w.controlPlane
 }
 
-func (w *world) act(t *testing.T, random *rand.Rand) {
+func (w *testEnv) act(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	d := Plan(w.Snapshot)
 	writes := random.IntN(len(d.Hosts) + 2)

@@ -6,7 +6,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
@@ -51,7 +50,7 @@ func (s *Machines) RegisterHost(ctx context.Context, infraEnvID string, request 
 // Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
 // assisted-service cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
 func (s *Machines) Admitted(ctx context.Context, key domain.HostKey, imageGeneration int64) (bool, error) {
-	found, err := s.entry(ctx, key)
+	found, err := s.memory.Entry(ctx, key)
 	if domain.KindOf(err) == domain.NotFound {
 		return false, nil
 	}
@@ -67,7 +66,7 @@ func (s *Machines) Admitted(ctx context.Context, key domain.HostKey, imageGenera
 
 // MustRegister is whether the agent of a host cannot go on without a new registration: the host is not known, or what its agent was Admitted with was revoked.
 func (s *Machines) MustRegister(ctx context.Context, key domain.HostKey) (bool, error) {
-	e, err := s.entry(ctx, key)
+	e, err := s.memory.Entry(ctx, key)
 	if domain.KindOf(err) == domain.NotFound {
 		return true, nil
 	}
@@ -84,7 +83,7 @@ func (s *Machines) MustRegister(ctx context.Context, key domain.HostKey) (bool, 
 
 // HoldsStamps is whether what a token carries is of the host's present registration and binding, from memory; NotFound for unknown hosts.
 func (s *Machines) HoldsStamps(ctx context.Context, key domain.HostKey, carried domain.Stamps) (bool, error) {
-	e, err := s.entry(ctx, key)
+	e, err := s.memory.Entry(ctx, key)
 	if err != nil {
 		return false, err
 	}
@@ -92,7 +91,7 @@ func (s *Machines) HoldsStamps(ctx context.Context, key domain.HostKey, carried 
 		return holds, nil
 	}
 	// Another replica may have registered the host just now.
-	if e, err = s.readEntry(ctx, key); err != nil {
+	if e, err = s.memory.Read(ctx, key); err != nil {
 		return false, err
 	}
 	return e.Host().Stamps.Accept(carried), nil
@@ -123,7 +122,7 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 	s.Polls.Add(1)
 	began := s.Now()
 	hold = min(max(hold, 0), MaxHold)
-	e, err := s.entry(ctx, key)
+	e, err := s.memory.Entry(ctx, key)
 	if err != nil {
 		return Instructions{}, err
 	}
@@ -148,7 +147,7 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 	defer timer.Stop()
 	held := false
 	for {
-		if e, err = s.entry(ctx, key); err != nil {
+		if e, err = s.memory.Entry(ctx, key); err != nil {
 			return Instructions{}, err
 		}
 		h, changed, gone := e.Watch()
@@ -285,7 +284,7 @@ const (
 
 // mayReportEvent refuses a host that reports events too fast.
 func (s *Machines) mayReportEvent(ctx context.Context, key domain.HostKey) error {
-	e, err := s.entry(ctx, key)
+	e, err := s.memory.Entry(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -309,7 +308,7 @@ func (s *Machines) tellRefusedRegistration(ctx context.Context, key domain.HostK
 // whose generation is another.
 func (s *Machines) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
 	e, err := s.knownInfraEnv(ctx, id)
-	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
+	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.memory.Loaded() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
 		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
 		awaited.RetryAfter = restorePause
 		return domain.Generations{}, awaited
@@ -323,10 +322,18 @@ func (s *Machines) TokenGenerations(ctx context.Context, id string) (domain.Gene
 // restorePause is how long machines wait for an InfraEnv that may come back.
 const restorePause = 5 * time.Second
 
-// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Of several that report the MAC, one that boots its disk is
-// enough: none of them brings an installed system down.
-func (s *Machines) BootsFromDisk(infraEnvID, mac string) bool {
-	return slices.ContainsFunc(s.engine.Hosts.OfMAC(infraEnvID, mac), func(h *domain.Host) bool {
-		return lifecycle.BootsFromDisk(h.State, h.Progress.Stage)
-	})
+// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Unavailable where that is not known: while the hosts are being loaded, while
+// changes of other replicas are not known and the store is away, and, for a machine that is not known to be installed, while hosts may come back that the service lost with its data.
+func (s *Machines) BootsFromDisk(ctx context.Context, infraEnvID, mac string) (bool, error) {
+	disk, err := s.memory.BootsFromDisk(ctx, infraEnvID, mac)
+	if err != nil || disk || s.RestoreTime == 0 {
+		return disk, err
+	}
+	e, err := s.knownInfraEnv(ctx, infraEnvID)
+	if err != nil || e.RestoredAt.IsZero() || s.Now().Sub(e.RestoredAt) >= s.RestoreTime {
+		return false, err
+	}
+	awaited := domain.Refuse(domain.Unavailable, "HostsAwaited", "the hosts of InfraEnv %s are not all known yet: the service lost its data a moment ago", infraEnvID)
+	awaited.RetryAfter = restorePause
+	return false, awaited
 }

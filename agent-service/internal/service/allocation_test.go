@@ -4,8 +4,11 @@
 package service_test
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // asked is a request for hosts.
@@ -31,7 +35,7 @@ func asked(count int, change ...func(*domain.NewAllocation)) domain.NewAllocatio
 	return request
 }
 
-func (w *world) labelled(e *domain.InfraEnv, hostname string, set map[string]string, memory int64) domain.HostKey {
+func (w *testEnv) labelled(e *domain.InfraEnv, hostname string, set map[string]string, memory int64) domain.HostKey {
 	w.t.Helper()
 	key := w.register(e, hostname)
 	require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{
@@ -52,7 +56,7 @@ func keysIn(a *domain.Allocation) []domain.HostKey {
 
 func TestHostsAreReservedAllOrNone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	small := w.labelled(e, "n1", map[string]string{"rack": "a"}, 32)
 	large := w.labelled(e, "n2", map[string]string{"rack": "a"}, 64)
@@ -87,7 +91,7 @@ func TestHostsAreReservedAllOrNone(t *testing.T) {
 
 func TestAReservedHostIsBoundByTheUserWhoReservedItOrAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	colleague := domain.Principal{User: "anna", Organization: "a"}
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	key := w.register(e, "n1")
@@ -126,7 +130,7 @@ func TestAReservedHostIsBoundByTheUserWhoReservedItOrAfterTheEnd(t *testing.T) {
 
 func TestHostsAreBoundToAClusterTogetherAndSpread(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	for i, rack := range []string{"a", "a", "a", "b", "b"} {
 		w.labelled(e, fmt.Sprintf("n%d", i), map[string]string{"rack": rack}, 32)
@@ -168,7 +172,7 @@ func TestNoHostIsInTwoReservationsOfTwoReplicas(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	one, two := run(t, lockorder.Check(open(t, server.URL))), run(t, lockorder.Check(open(t, server.URL)))
-	w := &world{t: t, Service: one, now: time.Now()}
+	w := &testEnv{t: t, Service: one, now: time.Now()}
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	const hosts, each, callers = 30, 4, 12
 	for i := range hosts {
@@ -209,4 +213,45 @@ func TestNoHostIsInTwoReservationsOfTwoReplicas(t *testing.T) {
 		assert.Len(t, of, 1, key)
 	}
 	assert.NotContains(t, server.Log(), "deadlock")
+}
+
+// scans is a store that counts how often a transaction that writes lists hosts, of no cluster in particular.
+type scans struct {
+	transaction.Store
+	number *atomic.Int64
+}
+
+type scansTx struct {
+	transaction.Tx
+	number *atomic.Int64
+}
+
+func (s scans) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
+	return s.Store.Update(ctx, func(ctx context.Context, tx transaction.Tx) error { return do(ctx, scansTx{tx, s.number}) })
+}
+
+func (s scansTx) Hosts(ctx context.Context, scope domain.Scope, filter domain.HostFilter) (domain.List[domain.Host], error) {
+	if filter.ClusterID == "" {
+		s.number.Add(1)
+	}
+	return s.Tx.Hosts(ctx, scope, filter)
+}
+
+// Others write while hosts are chosen.
+func TestAnAllocationLooksForHostsWithoutALock(t *testing.T) {
+	t.Parallel()
+	counted := scans{open(t, filepath.Join(t.TempDir(), "a.db")), &atomic.Int64{}}
+	w := &testEnv{t: t, Service: run(t, counted), now: time.Now()}
+	key := domain.HostKey{InfraEnvID: w.infraEnv(alice).ID, HostID: uuid.NewString()}
+	_, err := w.RegisterHost(t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+	require.NoError(t, err)
+	require.NoError(t, w.ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: machine("n1")}))
+	c := w.cluster(alice)
+	before := counted.number.Load()
+	made, err := w.Allocate(t.Context(), alice, asked(1))
+	require.NoError(t, err)
+	require.NoError(t, w.EndAllocation(t.Context(), alice, made.ID))
+	_, err = w.Allocate(t.Context(), alice, asked(1, func(r *domain.NewAllocation) { r.ClusterID = c.ID }))
+	require.NoError(t, err)
+	assert.Equal(t, before, counted.number.Load())
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/coalesce"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/hostsync"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
@@ -31,8 +31,9 @@ type core struct {
 	stopping chan struct{}
 	// disconnected is set while changes of other replicas are not known.
 	disconnected atomic.Bool
-	loaded       atomic.Bool
 	storeAway    atomic.Bool
+	// memory brings the hosts of the engine up to date with the store.
+	memory *hostsync.Sync
 
 	// Counters for metrics.
 	Polls     atomic.Int64
@@ -92,35 +93,6 @@ func (s *core) tellRefused(ctx context.Context, refusal error, event domain.Even
 	if err != nil {
 		s.Log.Info("did not write an event about a refusal", zap.String("event", event.Name))
 	}
-}
-
-// entry finds a host in memory, or in the store.
-func (s *core) entry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
-	if e := s.engine.Hosts.Get(key); e != nil && !s.disconnected.Load() && !e.Stale() {
-		return e, nil
-	}
-	return s.readEntry(ctx, key)
-}
-
-// readEntry brings a host in memory up to date with the store.
-func (s *core) readEntry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
-	epoch := s.engine.Hosts.Epoch()
-	var h *domain.Host
-	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
-		h, err = r.Host(ctx, key)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if h == nil {
-		s.engine.Hosts.Remove(key)
-		return nil, domain.RefuseUnknown("Host", key.HostID)
-	}
-	if e := s.engine.Hosts.Confirm(h, epoch); e != nil {
-		return e, nil
-	}
-	return s.engine.Hosts.Put(h, epoch), nil
 }
 
 // change runs a transaction about one host of a principal. The clusters are those that it may be taken to.

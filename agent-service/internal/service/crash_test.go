@@ -36,7 +36,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 	db, err := store.Open(t.Context(), path)
 	require.NoError(t, err)
-	w := &world{t: t, store: db, now: time.Now()}
+	w := &testEnv{t: t, store: db, now: time.Now()}
 	w.Service = service.New(db, service.Options{})
 	service.Tick(t.Context(), w.Service)
 	e, one, two := w.infraEnv(alice), w.cluster(alice), w.cluster(alice)

@@ -39,3 +39,6 @@ func Woken(s *Service, key domain.HostKey) func() bool {
 		}
 	}
 }
+
+// Notify is what the service does when other replicas committed changes.
+func Notify(s *Service, changes ...domain.Change) { s.notified(changes) }

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -31,7 +32,7 @@ import (
 )
 
 func TestASilentHostIsSeenWithinItsTimeOut(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	dead, alive := w.register(e, "dead"), w.register(e, "alive")
 	w.pass(179*time.Second, func() { w.steps(alive) })
@@ -45,7 +46,7 @@ func TestASilentHostIsSeenWithinItsTimeOut(t *testing.T) {
 
 func TestABoundHostThatIsAwayIsBoundAndFreedWhenItComesBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c := w.cluster(alice)
 	key := w.register(w.infraEnv(alice), "n1")
 	w.pass(4 * time.Minute)
@@ -65,7 +66,7 @@ func TestABoundHostThatIsAwayIsBoundAndFreedWhenItComesBack(t *testing.T) {
 
 func TestJumpsOfTheClockDisconnectNoHost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	for _, jump := range []time.Duration{time.Hour, -48 * time.Hour, 24 * time.Hour} {
 		w.jump(jump)
@@ -79,7 +80,7 @@ func TestJumpsOfTheClockDisconnectNoHost(t *testing.T) {
 
 func TestARestartRestartsTheTimeOuts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
 	w.jump(time.Hour)
@@ -99,7 +100,7 @@ func TestARestartRestartsTheTimeOuts(t *testing.T) {
 
 func TestAHostThatReportsBeforeAllHostsAreLoadedIsNotSilent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	w.install(c, keys)
 	for _, stage := range []lifecycle.Stage{lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone} {
@@ -125,7 +126,7 @@ func TestAHostThatReportsBeforeAllHostsAreLoadedIsNotSilent(t *testing.T) {
 
 func TestASilentHostWhoseAgentStartsAgainIsBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	_, keys := w.ready(1)
 	keys = append(keys, w.register(w.infraEnv(alice), "free"))
 	w.pass(4 * time.Minute)
@@ -144,8 +145,8 @@ func TestAnOutageOfTheDatabaseDisconnectsNoHost(t *testing.T) {
 	db, err := store.Open(t.Context(), strings.Replace(server.URL, "postgres@", "postgres:secret@", 1))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	core, told := observer.New(zap.InfoLevel)
-	w := &world{t: t, store: db, now: time.Now(), log: zap.New(core)}
+	core, logs := observer.New(zap.InfoLevel)
+	w := &testEnv{t: t, store: db, now: time.Now(), log: zap.New(core)}
 	w.Service = w.restart()
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
@@ -163,18 +164,18 @@ func TestAnOutageOfTheDatabaseDisconnectsNoHost(t *testing.T) {
 	w.pass(60 * time.Second)
 	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "time goes on afterwards")
 
-	away := told.FilterMessage("the database cannot be reached or written").FilterLevelExact(zap.ErrorLevel).All()
+	away := logs.FilterMessage("the database cannot be reached or written").FilterLevelExact(zap.ErrorLevel).All()
 	require.NotEmpty(t, away, "the log says why")
 	for _, line := range away {
 		assert.NotContains(t, line.ContextMap()["error"], "try again", "the cause is told, not the refusal")
 		assert.NotContains(t, line.ContextMap()["error"], "secret")
 	}
-	assert.Len(t, told.FilterMessage("the database is back").All(), len(away), "once each time")
+	assert.Len(t, logs.FilterMessage("the database is back").All(), len(away), "once each time")
 }
 
 func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	key, other := w.register(e, "n1"), w.register(e, "n2")
 	var inventory hardware.Inventory
@@ -203,7 +204,7 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 
 func TestNamesOfTimeServersAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	w.reply(key, agentproto.StepNTP, 0, `{"ntp_sources":[{"source_name":"`+strings.Repeat("a", 6<<20)+`","source_state":"`+strings.Repeat("b", 1<<20)+`"}]}`)
 	h, err := w.GetHost(t.Context(), alice, key)
@@ -213,7 +214,7 @@ func TestNamesOfTimeServersAreBounded(t *testing.T) {
 }
 
 func TestALoopOfRegistrationsIsFolded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	for range 100 {
 		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, BootID: "1"})
@@ -226,7 +227,7 @@ func TestALoopOfRegistrationsIsFolded(t *testing.T) {
 }
 
 func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	id := uuid.NewString()
 	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: id, Fingerprint: "one"})
@@ -239,7 +240,7 @@ func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
 }
 
 func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, foreign := w.infraEnv(alice), w.infraEnv(alice)
 	key := w.register(e, "n1")
 	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: "one"})
@@ -258,7 +259,7 @@ func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 }
 
 func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 	report := func(mac string) {
@@ -287,7 +288,7 @@ func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
 
 // TestAMachineOfAnotherOwnerDoesNotChangeAHost registers another owner's machine with an id that is in use.
 func TestAMachineOfAnotherOwnerDoesNotChangeAHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	mine, foreign := w.infraEnv(alice), w.infraEnv(bob)
 	kube := func(namespace string) *domain.InfraEnv {
 		e, err := w.CreateInfraEnv(t.Context(), domain.Kubernetes, domain.NewInfraEnv{Name: "env", Kube: domain.KubeRef{Namespace: namespace, Name: "env"}})
@@ -316,7 +317,7 @@ func TestAMachineOfAnotherOwnerDoesNotChangeAHost(t *testing.T) {
 
 func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	n := 1000
 	if testing.Short() {
@@ -345,7 +346,7 @@ func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
 
 func TestHeartbeatsCostHardlyAnyStatements(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	var keys []domain.HostKey
 	for range 100 {
@@ -365,7 +366,7 @@ func TestHeartbeatsCostHardlyAnyStatements(t *testing.T) {
 }
 
 func TestForbiddenObjectsAnswerLikeUnknownOnes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	key := w.register(e, "n1")
 	unknown := uuid.NewString()
@@ -399,7 +400,7 @@ func TestForbiddenObjectsAnswerLikeUnknownOnes(t *testing.T) {
 }
 
 func TestSettingsAreClearedAsWellAsSet(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	set, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
 	require.NoError(t, err)
@@ -414,7 +415,7 @@ func TestSettingsAreClearedAsWellAsSet(t *testing.T) {
 }
 
 func TestTokensOfImagesAreRevokedAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	before, err := w.TokenGenerations(t.Context(), e.ID)
 	require.NoError(t, err)
@@ -427,7 +428,7 @@ func TestTokensOfImagesAreRevokedAtOnce(t *testing.T) {
 }
 
 func TestAnInfraEnvWaitsForItsBoundHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	key := w.register(e, "n1")
 	_, err := w.BindHost(t.Context(), alice, key, c.ID, false)
@@ -449,8 +450,10 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t, address())
-			w := &world{t: t, store: db, now: time.Now()}
-			w.Service = w.restart()
+			w := &testEnv{t: t, store: db, now: time.Now()}
+			counted := &deletions{Store: lockorder.Check(db)}
+			w.Service = service.New(counted, service.Options{Now: w.clock})
+			service.Tick(t.Context(), w.Service)
 			e, c := w.infraEnv(alice), w.cluster(alice)
 			const hosts = 1000
 			for from := range hosts / 100 {
@@ -471,6 +474,13 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 			before := db.Statements.Load()
 			require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, true))
 			assert.Less(t, db.Statements.Load()-before, int64(hosts/4), "statements do not grow with each host")
+			deleted := 0
+			for _, rows := range counted.rows {
+				assert.LessOrEqual(t, rows, 200, "a transaction deletes a bounded number of hosts")
+				deleted += rows
+			}
+			assert.Equal(t, hosts, deleted)
+			assert.GreaterOrEqual(t, len(counted.rows), 5)
 			left, err := w.ListHosts(t.Context(), admin, domain.HostFilter{InfraEnvID: e.ID})
 			require.NoError(t, err)
 			assert.Zero(t, left.Total)
@@ -481,7 +491,7 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 }
 
 func TestAnInfraEnvThatIsBeingDeletedTakesNoHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	require.NoError(t, w.store.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		marked, err := tx.InfraEnv(ctx, e.ID)
@@ -497,7 +507,7 @@ func TestAnInfraEnvThatIsBeingDeletedTakesNoHosts(t *testing.T) {
 }
 
 func TestAClusterThatGoesFreesItsHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false))
 	for _, key := range keys {
@@ -506,7 +516,7 @@ func TestAClusterThatGoesFreesItsHosts(t *testing.T) {
 }
 
 func TestSubscriptionsHearEveryChangeOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	sub := w.Subscribe()
 	defer sub.Close()
 	e := w.infraEnv(alice)
@@ -519,7 +529,7 @@ func TestSubscriptionsHearEveryChangeOnce(t *testing.T) {
 }
 
 func TestSubscriptionsHearOfEventsThatChangeNothingElse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
 	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, Fingerprint: "one"})
@@ -546,7 +556,7 @@ func TestSubscriptionsHearOfEventsThatChangeNothingElse(t *testing.T) {
 }
 
 func TestAnEventIsKeptAsItWasReported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	at := w.clock()
 	w.jump(time.Hour)
@@ -575,7 +585,7 @@ func TestAnEventIsKeptAsItWasReported(t *testing.T) {
 }
 
 func TestEventsThatAHostReportsAreBounded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	key, other := w.register(e, "n1"), w.register(e, "n2")
 	report := func(key domain.HostKey, name string) error {
@@ -599,7 +609,7 @@ func TestEventsThatAHostReportsAreBounded(t *testing.T) {
 }
 
 func TestEventsAreKeptForATime(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.EventRetention = 24 * time.Hour
 	e := w.infraEnv(alice)
 	w.register(e, "n1")
@@ -620,7 +630,7 @@ func TestEventsAreKeptForATime(t *testing.T) {
 // TestAHostThatIsDeletedWhileItChangesIsGone is a change and a deletion at once: whichever comes first, nothing remembers the host.
 func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	var keys []domain.HostKey
 	for i := range 100 {
@@ -663,7 +673,7 @@ func (tx lateTx) AfterCommit(do func()) { tx.store.show = do }
 // TestAChangeThatIsShownLateBringsNoHostBack is a change that is shown after a deletion that was committed after it, as can be where several write.
 func TestAChangeThatIsShownLateBringsNoHostBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	slow := &late{Store: w.store}
 	s := service.New(slow, service.Options{Now: w.clock})
@@ -679,7 +689,7 @@ func TestAChangeThatIsShownLateBringsNoHostBack(t *testing.T) {
 }
 
 func TestMachinesOfAnInfraEnvThatMayComeBackTryAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.Service = service.New(w.store, service.Options{Now: w.clock, RestoreTime: time.Minute})
 	lost := uuid.NewString()
 	for _, when := range []string{"before anything is loaded", "after that"} {

@@ -19,8 +19,15 @@ import (
 // Hosts is what users do with hosts.
 type Hosts struct{ *core }
 
-// GetHost returns a host that the principal owns or uses.
+// GetHost returns a host that the principal owns or uses. What it has may be shared with memory: copy what you change.
 func (s *Hosts) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	if by.Admin && !s.engine.Store.Shared() {
+		e, err := s.memory.Entry(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return new(*e.Host()), nil
+	}
 	var h *domain.Host
 	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if h, err = r.Host(ctx, key); err == nil && h == nil {
@@ -84,7 +91,7 @@ type countKey struct {
 
 // Inventory is the JSON that the agent reported (bounded, flagged where it was cut), empty before its first report.
 func (s *Hosts) Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error) {
-	h, err := s.remembered(ctx, key)
+	h, err := s.GetHost(ctx, domain.Kubernetes, key)
 	if err != nil {
 		return nil, err
 	}
@@ -123,18 +130,6 @@ func (s *Hosts) Inventories(ctx context.Context, by domain.Principal, hosts []do
 		return err
 	})
 	return inventories, err
-}
-
-// remembered is a host from memory where there is one writer, and from the store where there are replicas. It is not to be changed.
-func (s *Hosts) remembered(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
-	if s.engine.Store.Shared() {
-		return s.GetHost(ctx, domain.Kubernetes, key)
-	}
-	e, err := s.entry(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return e.Host(), nil
 }
 
 // Seen is when the agent polled last, from memory.

@@ -53,6 +53,9 @@ func (s *InfraEnvs) CreateInfraEnv(ctx context.Context, by domain.Principal, req
 			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, InfraEnvSettings: settings,
 			Generations: domain.Generations{ImageGeneration: max(request.ImageGeneration, 1), HostGeneration: 1}, ImageUpdatedAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
 		}
+		if request.Restored {
+			made.RestoredAt = w.Now
+		}
 		if by.Admin && request.Owner != nil {
 			made.Owner = *request.Owner
 		}

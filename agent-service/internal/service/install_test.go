@@ -36,7 +36,7 @@ import (
 )
 
 // ready makes a cluster with as many bound, valid hosts as it wants.
-func (w *world) ready(hosts int) (*domain.Cluster, []domain.HostKey) {
+func (w *testEnv) ready(hosts int) (*domain.Cluster, []domain.HostKey) {
 	w.t.Helper()
 	e := w.infraEnv(alice)
 	c := w.cluster(alice, func(s *domain.ClusterSettings) {
@@ -52,13 +52,13 @@ func (w *world) ready(hosts int) (*domain.Cluster, []domain.HostKey) {
 	return c, keys
 }
 
-func (w *world) reply(key domain.HostKey, t agentproto.StepType, code int, output string) {
+func (w *testEnv) reply(key domain.HostKey, t agentproto.StepType, code int, output string) {
 	w.t.Helper()
 	require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: t, ExitCode: code, Output: output}))
 }
 
 // install brings hosts to the instruction to write the image.
-func (w *world) install(c *domain.Cluster, keys []domain.HostKey) {
+func (w *testEnv) install(c *domain.Cluster, keys []domain.HostKey) {
 	w.t.Helper()
 	_, err := w.InstallCluster(w.t.Context(), alice, c.ID)
 	require.NoError(w.t, err)
@@ -69,7 +69,7 @@ func (w *world) install(c *domain.Cluster, keys []domain.HostKey) {
 	}
 }
 
-func (w *world) progress(key domain.HostKey, stages ...lifecycle.Stage) {
+func (w *testEnv) progress(key domain.HostKey, stages ...lifecycle.Stage) {
 	w.t.Helper()
 	for _, s := range stages {
 		_, err := w.ReportProgress(w.t.Context(), key, domain.ProgressReport{Stage: s})
@@ -77,7 +77,7 @@ func (w *world) progress(key domain.HostKey, stages ...lifecycle.Stage) {
 	}
 }
 
-func (w *world) clusterState(id string) lifecycle.ClusterState {
+func (w *testEnv) clusterState(id string) lifecycle.ClusterState {
 	w.t.Helper()
 	c, err := w.GetCluster(w.t.Context(), admin, id)
 	require.NoError(w.t, err)
@@ -86,7 +86,7 @@ func (w *world) clusterState(id string) lifecycle.ClusterState {
 
 func TestAClusterIsInstalled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
 	_, _, err := w.FirstBoot(t.Context(), keys[0])
@@ -147,7 +147,7 @@ func TestAClusterIsInstalled(t *testing.T) {
 }
 
 func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	w.install(c, keys)
 	w.steps(keys[0])
@@ -173,7 +173,7 @@ func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
 
 func TestTheRegistryIsAskedOfBoundHostsToo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const image = "quay.io/x/y:1"
 	w.RegistryImages = []string{image}
 	c := w.cluster(alice, func(s *domain.ClusterSettings) { s.MachineNetworks = []string{"192.0.2.0/24"} })
@@ -222,22 +222,22 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 	const reason = "downloading the image: Get \"https://alice:secret@images.example.com/disk.raw.gz?signature=secret\": connection refused"
 	for name, c := range map[string]struct {
 		stage lifecycle.Stage
-		fails func(w *world, key domain.HostKey)
+		fails func(w *testEnv, key domain.HostKey)
 		says  []string
 	}{
-		"the agent gives up": {lifecycle.StageWriting, func(w *world, key domain.HostKey) {
+		"the agent gives up": {lifecycle.StageWriting, func(w *testEnv, key domain.HostKey) {
 			require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: agentproto.StepInstall, ExitCode: 1, Error: reason}))
 		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Writing image to disk)"}},
-		"the installed system says so": {lifecycle.StageConfiguring, func(w *world, key domain.HostKey) {
+		"the installed system says so": {lifecycle.StageConfiguring, func(w *testEnv, key domain.HostKey) {
 			_, err := w.ReportProgress(w.t.Context(), key, domain.ProgressReport{Stage: lifecycle.StageFailed, Info: reason})
 			require.NoError(w.t, err)
 		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Configuring)"}},
-		"no report arrives": {lifecycle.StageWriting, func(w *world, _ domain.HostKey) { w.pass(4 * time.Minute) },
+		"no report arrives": {lifecycle.StageWriting, func(w *testEnv, _ domain.HostKey) { w.pass(4 * time.Minute) },
 			[]string{"it stopped communicating", "(stage Writing image to disk)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			made, keys := w.ready(2)
 			w.install(made, keys)
 			w.progress(keys[0], c.stage)
@@ -266,20 +266,20 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 
 func TestTheEndOfAnInstallationEndsTheWriting(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *world, c *domain.Cluster) error{
-		"reset": func(w *world, c *domain.Cluster) error {
+	for name, end := range map[string]func(w *testEnv, c *domain.Cluster) error{
+		"reset": func(w *testEnv, c *domain.Cluster) error {
 			_, err := w.ResetCluster(w.t.Context(), alice, c.ID)
 			return err
 		},
-		"cancel": func(w *world, c *domain.Cluster) error {
+		"cancel": func(w *testEnv, c *domain.Cluster) error {
 			_, err := w.CancelCluster(w.t.Context(), alice, c.ID)
 			return err
 		},
-		"delete": func(w *world, c *domain.Cluster) error { return w.DeleteCluster(w.t.Context(), alice, c.ID, true) },
+		"delete": func(w *testEnv, c *domain.Cluster) error { return w.DeleteCluster(w.t.Context(), alice, c.ID, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			c, keys := w.ready(1)
 			w.install(c, keys)
 			require.Contains(t, w.steps(keys[0]), agentproto.StepInstall)
@@ -291,7 +291,7 @@ func TestTheEndOfAnInstallationEndsTheWriting(t *testing.T) {
 }
 
 func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	_, err := w.InstallCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
@@ -302,7 +302,7 @@ func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
 
 func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	attempt := func() *domain.Cluster {
 		t.Helper()
@@ -346,7 +346,7 @@ func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T
 
 func TestACancelledPreparationWaitsForTheUser(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	cancelled := func() *domain.Cluster {
 		t.Helper()
@@ -373,11 +373,11 @@ func TestACancelledPreparationWaitsForTheUser(t *testing.T) {
 
 func TestAHostThatIsReadyAfterAnAutomaticInstallation(t *testing.T) {
 	t.Parallel()
-	for name, complete := range map[string]func(w *world, c *domain.Cluster, keys []domain.HostKey){
-		"all hosts are done": func(w *world, _ *domain.Cluster, keys []domain.HostKey) {
+	for name, complete := range map[string]func(w *testEnv, c *domain.Cluster, keys []domain.HostKey){
+		"all hosts are done": func(w *testEnv, _ *domain.Cluster, keys []domain.HostKey) {
 			w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
 		},
-		"the installed cluster says so": func(w *world, c *domain.Cluster, keys []domain.HostKey) {
+		"the installed cluster says so": func(w *testEnv, c *domain.Cluster, keys []domain.HostKey) {
 			w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting)
 			_, err := w.CompleteCluster(w.t.Context(), alice, c.ID, "kubeconfig")
 			require.NoError(w.t, err)
@@ -386,7 +386,7 @@ func TestAHostThatIsReadyAfterAnAutomaticInstallation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			c, keys := w.ready(1)
 			late := w.register(w.infraEnv(alice), "late")
 			approve := func(yes bool) {
@@ -424,7 +424,7 @@ func TestAHostThatIsReadyAfterAnAutomaticInstallation(t *testing.T) {
 
 func TestAnotherDiskIsNotAsSlowAsTheOneBefore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.reply(keys[0], agentproto.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
 		i.Disks = append(i.Disks, hardware.Disk{Name: "sdb", ID: "/dev/disk/by-id/2", Path: "/dev/sdb", SizeBytes: 300e9, InstallationEligibility: hardware.Eligibility{Eligible: true}})
@@ -445,7 +445,7 @@ func TestAnotherDiskIsNotAsSlowAsTheOneBefore(t *testing.T) {
 
 func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	e := w.infraEnv(alice)
 	twin := domain.HostKey{InfraEnvID: e.ID, HostID: keys[0].HostID}
@@ -461,7 +461,7 @@ func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
 
 func TestADayTwoHostNeedsTheHardwareOfAWorker(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.Minimums = maps.Clone(validate.DefaultMinimums)
 	w.Minimums["worker"] = validate.Minimum{CPUs: 4, MemoryGiB: 8, DiskGB: 500}
 	c, keys := w.ready(1)
@@ -478,7 +478,7 @@ func TestADayTwoHostNeedsTheHardwareOfAWorker(t *testing.T) {
 
 func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.reply(keys[0], agentproto.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
 		i.Disks = append(i.Disks, hardware.Disk{
@@ -506,7 +506,7 @@ func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 
 func TestOnlyHostsWithEnoughHardwareBecomeMasters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(3)
 	small := func(i *hardware.Inventory) { i.CPU.Count, i.Memory.PhysicalBytes = 2, 8<<30 }
 	slices.SortFunc(keys, func(a, b domain.HostKey) int { return strings.Compare(a.HostID, b.HostID) })
@@ -535,7 +535,7 @@ func TestOnlyHostsWithEnoughHardwareBecomeMasters(t *testing.T) {
 }
 
 func TestCancelBeforeAndAfterTheStart(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	_, err := w.InstallCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
@@ -554,7 +554,7 @@ func TestCancelBeforeAndAfterTheStart(t *testing.T) {
 
 func TestAnInstallationThatHangsTimesOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting)
@@ -566,7 +566,7 @@ func TestAnInstallationThatHangsTimesOut(t *testing.T) {
 
 func TestAMachineThatDiesWhileItWritesFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	w.progress(keys[0], lifecycle.StageWriting)
@@ -577,7 +577,7 @@ func TestAMachineThatDiesWhileItWritesFails(t *testing.T) {
 
 func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	w.install(c, keys)
 	again := func(key domain.HostKey, boot string) {
@@ -615,7 +615,7 @@ func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
 
 func TestAgentsOfAssistedServiceThatStartAgainFailAsAlways(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	w.progress(keys[0], lifecycle.StageStarting)
@@ -625,7 +625,7 @@ func TestAgentsOfAssistedServiceThatStartAgainFailAsAlways(t *testing.T) {
 }
 
 func TestAMoveChecksTheDestinationFirst(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	busy, busyKeys := w.ready(1)
 	w.install(busy, busyKeys)
@@ -656,7 +656,7 @@ func TestAMoveChecksTheDestinationFirst(t *testing.T) {
 
 func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.OSImages = nil
 	for _, architecture := range []string{"x86_64", "arm64"} {
 		w.OSImages = append(w.OSImages, agentproto.OSImage{Version: "4.18", CPUArchitecture: architecture, URL: "https://images.example.com/" + architecture, SHA256: strings.Repeat("0", 64)})
@@ -700,7 +700,7 @@ func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T
 
 func TestAClusterKeepsItsHostsWhileItInstalls(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	other := w.cluster(alice)
 	idle := w.register(w.infraEnv(alice), "idle")
@@ -741,7 +741,7 @@ func TestAClusterKeepsItsHostsWhileItInstalls(t *testing.T) {
 }
 
 func TestADryRunAnswersAndWritesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	good := w.cluster(alice)
 	elsewhere := w.cluster(alice, func(s *domain.ClusterSettings) { s.MachineNetworks = []string{"198.51.100.0/24"} })
@@ -770,7 +770,7 @@ func TestAnInstalledSystemGetsTrustBundleAndProxy(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.Authorities, w.OSImages[0].FirstBoot = "the service's\n", kind
 			rack := certificate(t)
 			c, keys := w.ready(1)
@@ -811,7 +811,7 @@ func TestOnlyAnInstalledSystemHasThePullSecretOfItsCluster(t *testing.T) {
 		"ignition":   `{"path": "/var/lib/kubelet/config.json", "mode": 384, "overwrite": true, "contents": {"source": "data:;base64,` + base64.StdEncoding.EncodeToString([]byte(secret)) + `"}}`,
 		"cloud-init": `- {path: "/var/lib/kubelet/config.json", permissions: "0600", content: ` + strconv.Quote(secret) + `}`,
 	} {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		w.OSImages[0].FirstBoot = kind
 		c, keys := w.ready(2)
 		_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.PullSecret = secret; return nil })
@@ -852,7 +852,7 @@ func TestASystemWithCloudInitRepeatsItsReport(t *testing.T) {
 		assert.JSONEq(t, `{"current_stage":"Done"}`, string(body))
 	}))
 	t.Cleanup(server.Close)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.BaseURL, w.OSImages[0].FirstBoot = server.URL, "cloud-init"
 	c, keys := w.ready(1)
 	w.install(c, keys)
@@ -874,7 +874,7 @@ func TestASystemWithCloudInitRepeatsItsReport(t *testing.T) {
 
 func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	install := func() {
 		w.pass(time.Second)
@@ -901,7 +901,7 @@ func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
 
 func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	again := func() {
@@ -948,7 +948,7 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			cluster := w.cluster(alice, func(s *domain.ClusterSettings) {
 				s.Imported, s.BaseDNSDomain, s.APIVIPs, s.APIURL = true, "example.com", c.vips, c.url
 			})
@@ -976,7 +976,7 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 // TestAHostThatCameBackWithoutItsPastIsRestored as installed: its machine was booted from the discovery image after the service lost its data.
 func TestAHostThatCameBackWithoutItsPastIsRestored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(domain.Kubernetes)
 	c, err := w.CreateCluster(t.Context(), domain.Kubernetes, domain.NewCluster{
 		Name: "c", Restored: &domain.Restored{InstalledAt: w.clock(), Kubeconfig: "k"}, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},

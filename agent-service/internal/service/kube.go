@@ -21,18 +21,33 @@ type DesiredHost struct {
 	domain.HostSettings
 }
 
+// settings are those that are stated of a host as it is.
+func (d *DesiredHost) settings(h *domain.Host) domain.HostSettings {
+	settings := d.HostSettings
+	settings.Role, settings.SkipFormattingDisks = cmp.Or(settings.Role, domain.AutoAssign), h.SkipFormattingDisks
+	if settings.Role == domain.AutoAssign && !slices.Contains(transaction.Unassigned, h.State) {
+		settings.Role = h.Role
+	}
+	return settings
+}
+
+// holds is true where applying changes nothing of a host.
+func (d *DesiredHost) holds(h *domain.Host) bool {
+	settings := d.settings(h)
+	return h.ClusterID == d.ClusterID && settings.Check() == nil && h.Same(h.KeepWipe(settings)) && (h.ClusterID == "" || h.FreeHostname == settings.RequestedHostname)
+}
+
 // ApplyDesired binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
-// host is as it is desired. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
+// host is as it is desired, and no transaction is needed to see that. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
 func (s *Hosts) ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired DesiredHost) (*domain.Host, error) {
+	if h, err := s.GetHost(ctx, by, key); by.Admin && (err != nil || desired.holds(h)) {
+		return h, err
+	}
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Place(ctx, by, h, desired.ClusterID); err != nil {
 			return err
 		}
-		settings := desired.HostSettings
-		settings.Role, settings.SkipFormattingDisks = cmp.Or(settings.Role, domain.AutoAssign), h.SkipFormattingDisks
-		if settings.Role == domain.AutoAssign && !slices.Contains(transaction.Unassigned, h.State) {
-			settings.Role = h.Role
-		}
+		settings := desired.settings(h)
 		if err := w.Edit(ctx, h, settings); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestADesiredHostIsAppliedWholeOrNotAtAll(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	kube := func() *domain.Cluster {
 		c, err := w.CreateCluster(t.Context(), admin, domain.NewCluster{
 			ID: uuid.NewString(), Name: "c", Kube: domain.KubeRef{Namespace: "n", Name: "c"},
@@ -64,7 +64,7 @@ func TestADesiredHostIsAppliedWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestADesiredHostKeepsBindingsOfREST(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c := w.cluster(alice)
 	key := w.register(w.infraEnv(alice), "n1")
 	_, err := w.BindHost(t.Context(), alice, key, c.ID, false)
@@ -74,4 +74,40 @@ func TestADesiredHostKeepsBindingsOfREST(t *testing.T) {
 	assert.Equal(t, c.ID, h.ClusterID)
 	assert.Equal(t, "node", h.RequestedHostname)
 	assert.False(t, lifecycle.Unbound(h.State))
+}
+
+func TestAHostThatIsAsDesiredCostsNoStatement(t *testing.T) {
+	w := newTestEnv(t)
+	c, err := w.CreateCluster(t.Context(), admin, domain.NewCluster{
+		ID: uuid.NewString(), Name: "c", Kube: domain.KubeRef{Namespace: "n", Name: "c"}, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},
+	})
+	require.NoError(t, err)
+	key := w.register(w.infraEnv(alice), "n1")
+	desired := service.DesiredHost{ClusterID: c.ID, HostSettings: domain.HostSettings{RequestedHostname: "node", Wipe: domain.WipeInstalledDisk}}
+	h, err := w.ApplyDesired(t.Context(), domain.Kubernetes, key, desired)
+	require.NoError(t, err)
+	before := w.store.Statements.Load()
+	again, err := w.ApplyDesired(t.Context(), domain.Kubernetes, key, desired)
+	require.NoError(t, err)
+	read, err := w.GetHost(t.Context(), domain.Kubernetes, key)
+	require.NoError(t, err)
+	assert.Equal(t, h, again)
+	assert.Equal(t, h, read)
+	desired.Wipe = ""
+	_, err = w.ApplyDesired(t.Context(), domain.Kubernetes, key, desired)
+	require.NoError(t, err)
+	assert.Equal(t, before, w.store.Statements.Load(), "what is wiped does not become less while the host is bound, and nothing else is desired")
+
+	for name, change := range map[string]func(*service.DesiredHost){
+		"a name": func(d *service.DesiredHost) { d.RequestedHostname = "other" }, "labels": func(d *service.DesiredHost) { d.NodeLabels = map[string]string{"a": "b"} },
+		"more is wiped": func(d *service.DesiredHost) { d.Wipe = domain.WipeAllDisks }, "no cluster": func(d *service.DesiredHost) { d.ClusterID = "" },
+	} {
+		changed := desired
+		change(&changed)
+		h, err := w.ApplyDesired(t.Context(), domain.Kubernetes, key, changed)
+		require.NoError(t, err, name)
+		assert.Greater(t, h.Revision, again.Revision, name)
+		_, err = w.ApplyDesired(t.Context(), domain.Kubernetes, key, desired)
+		require.NoError(t, err, name)
+	}
 }

@@ -32,8 +32,8 @@ func (s *Service) tick(ctx context.Context) {
 	if away {
 		return
 	}
-	if !s.loaded.Load() {
-		if err := s.load(ctx); err != nil {
+	if !s.memory.Loaded() {
+		if err := s.memory.Load(ctx); err != nil {
 			s.Log.Warn("did not load the hosts", zap.Error(err))
 			return
 		}
@@ -48,7 +48,10 @@ func (s *Service) tick(ctx context.Context) {
 		}
 		s.mergePolls(ctx)
 	}
-	s.readChanged(ctx)
+	// Should a replica be lost before it saves its heartbeats, this one has to see its hosts time out.
+	if err := s.memory.ReadChanged(ctx); err != nil {
+		s.Log.Warn("did not read hosts that other replicas changed", zap.Error(err))
+	}
 	if s.EventRetention > 0 && now-s.prunedAt >= pruneInterval {
 		s.pruneEvents(ctx, now)
 	}
@@ -84,42 +87,6 @@ func (s *Service) pruneEvents(ctx context.Context, now time.Duration) {
 			s.prunedAt = now
 			return
 		}
-	}
-}
-
-// readBatch is how many hosts one statement reads at most.
-const readBatch = 500
-
-// readChanged reads the hosts that other replicas made or changed: should such a replica be lost before it saves its heartbeats, this one has to see these hosts time out.
-func (s *Service) readChanged(ctx context.Context) {
-	keys := s.engine.Hosts.ChangedElsewhere()
-	for len(keys) > 0 {
-		some := keys[:min(len(keys), readBatch)]
-		epoch := s.engine.Hosts.Epoch()
-		var found []domain.Host
-		err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
-			found, err = r.HostsByKey(ctx, some)
-			return err
-		})
-		if err != nil {
-			s.engine.Hosts.ReadLater(keys)
-			s.Log.Warn("did not read hosts that other replicas changed", zap.Error(err))
-			return
-		}
-		gone := map[domain.HostKey]bool{}
-		for _, key := range some {
-			gone[key] = true
-		}
-		for i := range found {
-			delete(gone, found[i].HostKey)
-			if s.engine.Hosts.Confirm(&found[i], epoch) == nil {
-				s.engine.Hosts.Put(&found[i], epoch)
-			}
-		}
-		for key := range gone {
-			s.engine.Hosts.Remove(key)
-		}
-		keys = keys[len(some):]
 	}
 }
 
@@ -180,7 +147,7 @@ func (s *Service) mergePolls(ctx context.Context) {
 			continue
 		}
 		// It registered elsewhere. If that replica goes, this one sees whether the host does, too.
-		if _, err := s.entry(ctx, one.HostKey); err == nil {
+		if _, err := s.memory.Entry(ctx, one.HostKey); err == nil {
 			s.engine.Hosts.Merge(one, longest)
 		}
 	}

@@ -34,7 +34,7 @@ interfaces:
 }
 
 // networks states them for the machines of an InfraEnv, each with the addresses of its first and its second card.
-func (w *world) networks(infraEnv string, statements ...nmstate.Statement) {
+func (w *testEnv) networks(infraEnv string, statements ...nmstate.Statement) {
 	w.t.Helper()
 	config, err := json.Marshal(statements)
 	require.NoError(w.t, err)
@@ -47,7 +47,7 @@ func stated(yaml, first, second string) nmstate.Statement {
 }
 
 // cards replaces those that a host reported. Each host has an address.
-func (w *world) cards(key domain.HostKey, cards ...hardware.Interface) {
+func (w *testEnv) cards(key domain.HostKey, cards ...hardware.Interface) {
 	w.t.Helper()
 	h, err := w.GetHost(w.t.Context(), admin, key)
 	require.NoError(w.t, err)
@@ -61,7 +61,7 @@ func (w *world) cards(key domain.HostKey, cards ...hardware.Interface) {
 }
 
 // profiles are those of NetworkManager in the first-boot data of a host, which Ignition itself reads.
-func (w *world) profiles(key domain.HostKey) map[string]string {
+func (w *testEnv) profiles(key domain.HostKey) map[string]string {
 	w.t.Helper()
 	data, _, err := w.FirstBoot(w.t.Context(), key)
 	require.NoError(w.t, err)
@@ -84,7 +84,7 @@ func (w *world) profiles(key domain.HostKey) map[string]string {
 	return found
 }
 
-func (w *world) ignoredNetworks(infraEnv string) []domain.Event {
+func (w *testEnv) ignoredNetworks(infraEnv string) []domain.Event {
 	w.t.Helper()
 	found, err := w.ListEvents(w.t.Context(), admin, domain.EventFilter{InfraEnvID: infraEnv})
 	require.NoError(w.t, err)
@@ -93,7 +93,7 @@ func (w *world) ignoredNetworks(infraEnv string) []domain.Event {
 
 func TestAnInstalledSystemHasTheNetworkThatIsStatedForIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(4)
 	e := keys[0].InfraEnvID
 	w.networks(e,
@@ -124,7 +124,7 @@ func TestAnInstalledSystemHasTheNetworkThatIsStatedForIt(t *testing.T) {
 
 func TestASystemWithCloudInitHasTheNetworkThatIsStatedForIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(2)
 	e := keys[0].InfraEnvID
 	w.networks(e, stated(bonded("192.0.2.11"), "52:54:00:00:00:1A", "52:54:00:00:00:1B"))
@@ -171,7 +171,7 @@ func TestANetworkThatCannotBeUsedDoesNotKeepAHostFromInstalling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			cluster, keys := w.ready(1)
 			w.networks(keys[0].InfraEnvID, stated(c.state, "52:54:00:00:00:1a", "52:54:00:00:00:1b"))
 			w.cards(keys[0], hardware.Interface{Name: "enp1s0", MACAddress: "52:54:00:00:00:1a"}, hardware.Interface{Name: "../x\nmode=0", MACAddress: "52:54:00:00:00:1b"})

@@ -11,10 +11,10 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Certificates are kept as they were.
+// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Certificates and reported addresses are kept as they were.
 func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
-		node.Certificates = h.Node.Certificates
+		node.Certificates, node.Addresses = h.Node.Certificates, h.Node.Addresses
 		h.Node = node
 	})
 }

@@ -28,7 +28,7 @@ import (
 
 // life is all that happens to two hosts. The service that serves it dies, and another one goes on with the same store.
 type life struct {
-	*world
+	*testEnv
 	// next injects faults into the next process, and fate into this one.
 	next     func() *faultinject.Injector
 	injector *faultinject.Injector
@@ -40,7 +40,7 @@ type life struct {
 }
 
 func newLife(t *testing.T, db *store.Store, next func() *faultinject.Injector) *life {
-	l := &life{world: &world{t: t, store: db, now: time.Now()}, next: next, env: uuid.NewString(), blue: uuid.NewString(), green: uuid.NewString()}
+	l := &life{testEnv: &testEnv{t: t, store: db, now: time.Now()}, next: next, env: uuid.NewString(), blue: uuid.NewString(), green: uuid.NewString()}
 	l.one, l.two = domain.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}, domain.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}
 	l.names = map[string]string{l.env: "env", l.blue: "blue", l.green: "green", l.one.HostID: "one", l.two.HostID: "two"}
 	l.begin()
@@ -165,8 +165,8 @@ func (l *life) end() {
 	l.once(func(ctx context.Context) error { return l.DeleteCluster(ctx, alice, l.blue, false) })
 }
 
-// told is what is stored of a life: hosts, clusters, and the sum of each event.
-func (l *life) told() []string {
+// transcript is what is stored of a life: hosts, clusters, and the sum of each event.
+func (l *life) transcript() []string {
 	l.t.Helper()
 	var lines []string
 	require.NoError(l.t, l.store.View(l.t.Context(), func(ctx context.Context, r transaction.Reader) error {
@@ -220,18 +220,18 @@ func TestADeathAtEveryTransaction(t *testing.T) {
 			defer db.Close() //nolint:errcheck // the lives are over
 			whole := newLife(t, db, faultinject.Never)
 			whole.live()
-			lived := whole.told()
+			lived := whole.transcript()
 			whole.end()
-			ended := whole.told()
+			ended := whole.transcript()
 			acts := whole.injector.Writes()
 			for _, period := range []int{2, 3} {
 				for first := 1; first <= period; first++ {
 					processes := &faultinject.Sequence{First: first, Period: period}
 					l := newLife(t, db, processes.Next)
 					l.live()
-					require.ElementsMatch(t, lived, l.told(), "from act %d, every %d", first, period)
+					require.ElementsMatch(t, lived, l.transcript(), "from act %d, every %d", first, period)
 					l.end()
-					require.ElementsMatch(t, ended, l.told(), "from act %d, every %d, at the end", first, period)
+					require.ElementsMatch(t, ended, l.transcript(), "from act %d, every %d, at the end", first, period)
 					assert.GreaterOrEqual(t, processes.Crashes(), 2*(acts/period-1), "each dies early and late")
 				}
 			}

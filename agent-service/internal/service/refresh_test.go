@@ -19,7 +19,7 @@ import (
 )
 
 // memberHosts makes a cluster with n hosts, each with a card and an address of its own.
-func (w *world) memberHosts(n int) (*domain.Cluster, []domain.HostKey) {
+func (w *testEnv) memberHosts(n int) (*domain.Cluster, []domain.HostKey) {
 	w.t.Helper()
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	keys := make([]domain.HostKey, n)
@@ -33,7 +33,7 @@ func (w *world) memberHosts(n int) (*domain.Cluster, []domain.HostKey) {
 }
 
 // inventory reports a host with the name, the card and the address.
-func (w *world) inventory(key domain.HostKey, name string, card, address int) {
+func (w *testEnv) inventory(key domain.HostKey, name string, card, address int) {
 	w.t.Helper()
 	w.reply(key, agentproto.StepInventory, 0, machine(name, func(i *hardware.Inventory) {
 		i.Interfaces[0].MACAddress = fmt.Sprintf("52:54:00:00:%02x:%02x", card/256, card%256)
@@ -55,7 +55,7 @@ func connectivity(reached bool, others ...domain.HostKey) string {
 	return string(encoded)
 }
 
-func (w *world) result(key domain.HostKey, id string) validate.Result {
+func (w *testEnv) result(key domain.HostKey, id string) validate.Result {
 	w.t.Helper()
 	h, err := w.GetHost(w.t.Context(), admin, key)
 	require.NoError(w.t, err)
@@ -70,7 +70,7 @@ func (w *world) result(key domain.HostKey, id string) validate.Result {
 
 // TestAReplyRefreshesWhatItChanges shows that a check of one host assesses that host, and that what others see of it assesses them, too.
 func TestAReplyRefreshesWhatItChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.memberHosts(4)
 	revisions := func() (all []int64) {
 		for _, key := range keys {
@@ -107,7 +107,7 @@ func TestAReplyRefreshesWhatItChanges(t *testing.T) {
 
 // TestAClusterIsReviewed shows that the hosts of a cluster are assessed again from time to time, whatever they report.
 func TestAClusterIsReviewed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.memberHosts(2)
 	minimums := w.Minimums["worker"]
 	w.Minimums = validate.Minimums{"auto-assign": {CPUs: 64}, "worker": minimums, "master": minimums}
@@ -121,7 +121,7 @@ func TestAClusterIsReviewed(t *testing.T) {
 
 // TestARefreshWakesNoOtherHost shows that polls of other hosts of the cluster stay held.
 func TestARefreshWakesNoOtherHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.memberHosts(3)
 	service.Review(w.Service, c.ID, true)
 	woken := service.Woken(w.Service, keys[2])

@@ -5,6 +5,7 @@ package service_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,11 +21,11 @@ import (
 )
 
 // onBoth runs a test with SQLite and with PostgreSQL.
-func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+func onBoth(t *testing.T, test func(t *testing.T, w *testEnv)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t)) })
+	t.Run("sqlite", func(t *testing.T) { test(t, newTestEnv(t)) })
 	t.Run("postgres", func(t *testing.T) {
-		w := &world{t: t, store: open(t, postgrestest.Start(t).URL), now: time.Now()}
+		w := &testEnv{t: t, store: open(t, postgrestest.Start(t).URL), now: time.Now()}
 		w.Service = w.restart()
 		test(t, w)
 	})
@@ -32,7 +33,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 
 // server is a machine with two disks.
 type server struct {
-	*world
+	*testEnv
 	key domain.HostKey
 	// boots counts them.
 	boots int
@@ -59,13 +60,13 @@ func (s *server) boot(e *domain.InfraEnv, change ...func(*hardware.Inventory)) {
 }
 
 // installed is a machine that was installed in a cluster, and what it booted from.
-func (w *world) installed(wipe domain.Wipe) (*server, *domain.InfraEnv, *domain.Cluster) {
+func (w *testEnv) installed(wipe domain.Wipe) (*server, *domain.InfraEnv, *domain.Cluster) {
 	w.t.Helper()
 	e := w.infraEnv(alice)
 	_, err := w.UpdateInfraEnv(w.t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.Wipe = wipe; return nil })
 	require.NoError(w.t, err)
 	c := w.cluster(alice, func(s *domain.ClusterSettings) { s.ControlPlaneCount, s.WorkerCount = 1, 0 })
-	s := &server{world: w, key: domain.HostKey{HostID: uuid.NewString()}}
+	s := &server{testEnv: w, key: domain.HostKey{HostID: uuid.NewString()}}
 	s.boot(e)
 	_, err = w.BindHost(w.t.Context(), alice, s.key, c.ID, false)
 	require.NoError(w.t, err)
@@ -112,7 +113,7 @@ func (s *server) host() *domain.Host {
 
 func TestAFreedMachineIsWipedBeforeItIsFree(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onBoth(t, func(t *testing.T, w *testEnv) {
 		s, e, _ := w.installed(domain.WipeInstalledDisk)
 		assert.Equal(t, []hardware.DiskIdentity{{Serial: installedSerial, SizeBytes: 200e9}}, s.host().Written, "it is recorded before it is written")
 		next := w.cluster(alice)
@@ -161,7 +162,7 @@ func TestAFreedMachineIsWipedBeforeItIsFree(t *testing.T) {
 // Each case is a reply to a wipe that is not one: the host stays where it is.
 func TestAMachineIsNotFreeByWhatItSays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, e, c := w.installed(domain.WipeInstalledDisk)
 	_, err := w.UnbindHost(t.Context(), alice, s.key)
 	require.NoError(t, err)
@@ -198,16 +199,25 @@ func TestAMachineIsWipedAsItsInfraEnvSays(t *testing.T) {
 		want   []string
 		says   string
 	}{
-		"by default nothing":            {},
-		"nothing":                       {wipe: domain.WipeNone},
-		"the installed disk":            {wipe: domain.WipeInstalledDisk, want: []string{installedSerial}},
-		"everything":                    {wipe: domain.WipeAllDisks, want: []string{installedSerial, otherSerial}},
-		"everything that can be":        {wipe: domain.WipeAllDisks, want: []string{installedSerial}, change: func(i *hardware.Inventory) { i.Disks[1].InstallationEligibility.Eligible = false }},
+		"by default nothing":          {},
+		"nothing":                     {wipe: domain.WipeNone},
+		"the installed disk":          {wipe: domain.WipeInstalledDisk, want: []string{installedSerial}},
+		"everything":                  {wipe: domain.WipeAllDisks, want: []string{installedSerial, otherSerial}},
+		"what cannot be installed to": {wipe: domain.WipeAllDisks, want: []string{installedSerial, otherSerial}, change: func(i *hardware.Inventory) { i.Disks[1].InstallationEligibility.Eligible = false }},
+		"not what can be pulled out":  {wipe: domain.WipeAllDisks, want: []string{installedSerial}, change: func(i *hardware.Inventory) { i.Disks[1].Removable = true }},
+		"not what is elsewhere":       {wipe: domain.WipeAllDisks, want: []string{installedSerial}, change: func(i *hardware.Inventory) { i.Disks[1].Remote = true }},
+		"more disks than can be wiped": {wipe: domain.WipeAllDisks, says: "the machine has 65 fixed disks, and 64 can be wiped at a time", change: func(i *hardware.Inventory) {
+			for n := range 63 {
+				disk := i.Disks[1]
+				disk.Name, disk.Serial = fmt.Sprint("sdc", n), fmt.Sprint("S", n)
+				i.Disks = append(i.Disks, disk)
+			}
+		}},
 		"a disk that has no serial now": {wipe: domain.WipeAllDisks, change: func(i *hardware.Inventory) { i.Disks[1].Serial = "" }, says: "without a serial number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			s, e, cluster := w.installed(c.wipe)
 			_, err := w.UnbindHost(t.Context(), alice, s.key)
 			require.NoError(t, err)
@@ -234,10 +244,35 @@ func TestAMachineIsWipedAsItsInfraEnvSays(t *testing.T) {
 	}
 }
 
+// What a MachinePool asks for counts with what the InfraEnv says, and does not become less while the host is bound.
+func TestAMachineOfAPoolIsWipedByDefault(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	s, e, c := w.installed("")
+	pool := func(wipe domain.Wipe) {
+		_, err := w.UpdateHost(t.Context(), alice, s.key, func(h *domain.HostSettings) error { h.Wipe = wipe; return nil })
+		require.NoError(t, err)
+	}
+	_, err := w.UpdateHost(t.Context(), alice, s.key, func(h *domain.HostSettings) error { h.Wipe = "Everything"; return nil })
+	assert.Equal(t, "WipeInvalid", domain.ReasonOf(err))
+	pool(domain.WipeInstalledDisk)
+	pool(domain.WipeNone)
+	pool("")
+	assert.Equal(t, domain.WipeInstalledDisk, s.host().Wipe)
+	_, err = w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	s.boot(e)
+	s.bindRefused(c)
+	step, args := s.asked()
+	s.wiped(step, args)
+	require.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+	assert.Empty(t, s.host().Wipe)
+}
+
 // A machine that has to be wiped is not free in another InfraEnv either, and what is installed meanwhile is not wiped for a release that is past.
 func TestAMachineTakesItsReleaseAlong(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, before, c := w.installed(domain.WipeInstalledDisk)
 	_, err := w.UnbindHost(t.Context(), alice, s.key)
 	require.NoError(t, err)
@@ -256,7 +291,7 @@ func TestAMachineTakesItsReleaseAlong(t *testing.T) {
 // A machine that was written to is not moved to another cluster as it is.
 func TestAMachineThatWasWrittenToIsNotMoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, e, c := w.installed(domain.WipeInstalledDisk)
 	_, err := w.ResetHost(t.Context(), alice, s.key)
 	require.NoError(t, err)
@@ -275,7 +310,7 @@ func TestAMachineThatWasWrittenToIsNotMoved(t *testing.T) {
 // An agent of assisted-service wipes nothing: the host says so, and stays.
 func TestAnAgentThatDoesNotWipeIsNamed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, e, c := w.installed(domain.WipeInstalledDisk)
 	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false), "a machine never keeps its cluster")
 	w.pass(4 * time.Minute)
@@ -304,10 +339,12 @@ func (s *server) polls(carried domain.Stamps) []agentproto.Step {
 
 func TestAnInstalledSystemIsAskedToRestart(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onBoth(t, func(t *testing.T, w *testEnv) {
 		s, e, _ := w.installed(domain.WipeNone)
 		carried := s.residentStamps()
-		assert.Empty(t, s.polls(carried), "it serves its cluster")
+		for _, step := range s.polls(carried) {
+			assert.Equal(t, agentproto.StepInventory, step.Type, "it serves its cluster")
+		}
 		h, err := w.UnbindHost(t.Context(), alice, s.key)
 		require.NoError(t, err)
 		assert.Equal(t, lifecycle.Reclaiming, h.State)
@@ -335,9 +372,47 @@ func TestAnInstalledSystemIsAskedToRestart(t *testing.T) {
 	})
 }
 
+// An installed system is asked for its addresses. Whatever else it says of its machine changes nothing: it is installed and wiped by what the discovery image said.
+func TestAnInstalledSystemReportsItsAddressesAlone(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *testEnv) {
+		s, e, _ := w.installed(domain.WipeInstalledDisk)
+		lies := func(address string) {
+			s.reply(s.key, agentproto.StepInventory, 0, machine("other", func(i *hardware.Inventory) {
+				i.Interfaces[0].MACAddress, i.Interfaces[0].IPV4Addresses = "52:54:00:00:00:99", []string{address}
+			}))
+		}
+		before := s.host()
+		lies("192.0.2.66/24")
+		assert.Equal(t, before.Summary, s.host().Summary, "it did not ask for instructions as an installed system")
+		steps := s.polls(s.residentStamps())
+		require.Len(t, steps, 1)
+		require.Equal(t, agentproto.StepInventory, steps[0].Type)
+		lies("192.0.2.67/24")
+		w.Service = w.restart()
+		h := s.host()
+		assert.Equal(t, before.Summary, h.Summary)
+		assert.Equal(t, before.InventoryAt, h.InventoryAt)
+		require.Len(t, h.HeldAddresses(), 1)
+		assert.Equal(t, "192.0.2.67", h.HeldAddresses()[0].Address.String())
+		assert.False(t, h.Discovered(h.HeldAddresses()[0].Address))
+		revision := h.Revision
+		lies("192.0.2.67/24")
+		assert.Equal(t, revision, s.host().Revision, "no news, no write")
+
+		_, err := w.UnbindHost(t.Context(), alice, s.key)
+		require.NoError(t, err)
+		lies("192.0.2.68/24")
+		assert.Equal(t, before.Summary.Targets, s.host().Summary.Targets, "it is released")
+		s.boot(e)
+		assert.False(t, s.host().RunsFromDisk())
+		assert.Equal(t, before.Summary.MACAddresses, s.host().Summary.MACAddresses)
+	})
+}
+
 func TestAnInstalledSystemThatCannotRestartSaysSo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, e, _ := w.installed(domain.WipeNone)
 	carried := s.residentStamps()
 	s.polls(carried)
@@ -358,7 +433,7 @@ func TestAnInstalledSystemThatCannotRestartSaysSo(t *testing.T) {
 // A machine that dies on its way back is given up after the time-out of silence, one that never asked at once.
 func TestADeadMachineIsGivenUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, _, c := w.installed(domain.WipeInstalledDisk)
 	s.polls(s.residentStamps())
 	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false))
@@ -377,7 +452,7 @@ func (s *server) bindMustBoot(c *domain.Cluster) {
 // The token of an installed system opens no step of an installation, whatever state the host is in.
 func TestTheTokenOfAnInstalledSystemInstallsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	h, err := w.GetHost(t.Context(), admin, keys[0])

@@ -37,12 +37,12 @@ func open(t *testing.T, address string) *store.Store {
 }
 
 // replicas are two services on one PostgreSQL. The clock of the second one is wrong by what apart says.
-func replicas(t *testing.T, apart *atomic.Int64) (one, two *world) {
+func replicas(t *testing.T, apart *atomic.Int64) (one, two *testEnv) {
 	t.Helper()
 	server := postgrestest.Start(t)
-	one = &world{t: t, now: time.Now()}
-	two = &world{t: t}
-	for w, clock := range map[*world]func() time.Time{one: one.clock, two: func() time.Time { return one.clock().Add(time.Duration(apart.Load())) }} {
+	one = &testEnv{t: t, now: time.Now()}
+	two = &testEnv{t: t}
+	for w, clock := range map[*testEnv]func() time.Time{one: one.clock, two: func() time.Time { return one.clock().Add(time.Duration(apart.Load())) }} {
 		w.store = open(t, server.URL)
 		w.Service = service.New(lockorder.Check(w.store), service.Options{Now: clock})
 		service.Tick(t.Context(), w.Service)
@@ -163,7 +163,7 @@ func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
 	server := postgrestest.Start(t)
 	first := open(t, server.URL)
 	one, two := run(t, first), run(t, open(t, server.URL))
-	w := &world{t: t, store: first, now: time.Now(), Service: one}
+	w := &testEnv{t: t, store: first, now: time.Now(), Service: one}
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	key := w.register(e, "n1")
 	w.steps(key)
@@ -198,7 +198,7 @@ func TestAHostThatIsDeletedIsForgottenByAllReplicas(t *testing.T) {
 	server := postgrestest.Start(t)
 	first := open(t, server.URL)
 	one, two := run(t, first), run(t, open(t, server.URL))
-	w := &world{t: t, store: first, Service: one}
+	w := &testEnv{t: t, store: first, Service: one}
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
 	_, err := two.NextInstructions(t.Context(), key, 0)
@@ -249,7 +249,7 @@ func TestAReplicaThatHearsNothingTrustsNoMemory(t *testing.T) {
 			t.Cleanup(func() { _ = db.Close(context.WithoutCancel(t.Context())) })
 			execute(t, db, "CREATE ROLE other SUPERUSER LOGIN")
 			one := run(t, open(t, strings.Replace(server.URL, "postgres@", "other@", 1)))
-			w := &world{t: t, store: open(t, server.URL)}
+			w := &testEnv{t: t, store: open(t, server.URL)}
 			w.Service = run(t, w.store)
 			e := w.infraEnv(alice)
 			keys := []domain.HostKey{w.register(e, "n1"), w.register(e, "n2")}

@@ -40,8 +40,8 @@ func (s *Hosts) RestoreHost(ctx context.Context, by domain.Principal, key domain
 
 // RestoreRelease goes on with the release of a host that the service lost with its data before the host was free: it is given to no cluster until it is wiped. NotFound for an
 // unknown host.
-func (s *Hosts) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error {
+func (s *Hosts) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef, wipe domain.Wipe) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
-		return w.RestoreRelease(ctx, by, key, cluster)
+		return w.RestoreRelease(ctx, by, key, cluster, wipe)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostsync"
 	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -77,8 +78,6 @@ type Service struct {
 	clusterfiles.Files
 	Machines
 
-	// loading keeps the store from being loaded twice at a time.
-	loading sync.Mutex
 	// savedAt is when polls were saved last, and prunedAt when old events were deleted last.
 	savedAt, prunedAt time.Duration
 	// pollsRead is the mark of the polls that were read last.
@@ -115,7 +114,7 @@ func New(store transaction.Store, o Options) *Service {
 		InfraEnvs: hostcache.NewRecent[domain.InfraEnv](&s.disconnected), Clusters: hostcache.NewRecent[domain.Cluster](&s.disconnected),
 		PollInterval: s.PollInterval, Rules: s.rules, Now: now, Noted: s.noted,
 	}
-	s.Files = clusterfiles.New(s.engine)
+	s.Files, s.memory = clusterfiles.New(s.engine), hostsync.New(s.engine, &s.disconnected)
 	return s
 }
 
@@ -136,7 +135,7 @@ func (s *Service) Ready(ctx context.Context) error {
 	if err := s.engine.Store.Ping(ctx); err != nil {
 		return err
 	}
-	if !s.loaded.Load() {
+	if !s.memory.Loaded() {
 		return domain.Refuse(domain.Unavailable, "Loading", "the hosts are being loaded")
 	}
 	return nil
@@ -193,54 +192,11 @@ func (s *Service) notified(changes []domain.Change) {
 			s.engine.Reviews.Forget(c.ID)
 		case domain.EventAdded:
 		case domain.EverythingChanged:
-			s.loaded.Store(false) // the next tick loads again
-			s.engine.Hosts.MarkAllStale()
+			s.memory.Invalidate() // the next tick loads again
 			s.engine.InfraEnvs.Forget("")
 			s.engine.Clusters.Forget("")
 			s.disconnected.Store(false)
 		}
 	}
 	s.engine.Feed.Publish(changes...)
-}
-
-// load reads all hosts.
-func (s *Service) load(ctx context.Context) error {
-	s.loading.Lock()
-	defer s.loading.Unlock()
-	if s.loaded.Load() {
-		return nil
-	}
-	s.loaded.Store(true) // a notification from now on makes it false again
-	seen := map[domain.HostKey]bool{}
-	for offset := 0; ; {
-		epoch := s.engine.Hosts.Epoch()
-		var page domain.List[domain.Host]
-		err := s.engine.Store.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
-			page, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{Page: domain.Page{Limit: 5000, Offset: offset}})
-			return err
-		})
-		if err != nil {
-			s.loaded.Store(false)
-			return s.noted(err)
-		}
-		for i := range page.Items {
-			seen[page.Items[i].HostKey] = true
-			s.engine.Hosts.Put(&page.Items[i], epoch)
-		}
-		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
-			break
-		}
-	}
-	for _, key := range s.engine.Hosts.Keys() {
-		if seen[key] {
-			continue
-		}
-		// It was deleted where this replica was not notified, or made since it began to read.
-		if _, err := s.readEntry(ctx, key); err != nil && domain.KindOf(err) != domain.NotFound {
-			s.loaded.Store(false)
-			return err
-		}
-	}
-	s.engine.Feed.Publish(domain.Change{Kind: domain.EverythingChanged})
-	return nil
 }

@@ -35,8 +35,8 @@ var (
 	bob   = domain.Principal{User: "bob", Organization: "b"}
 )
 
-// world is a service with a clock that stands still unless it is told otherwise.
-type world struct {
+// testEnv is a service with a clock that stands still unless it is told otherwise.
+type testEnv struct {
 	*service.Service
 	t     *testing.T
 	store *store.Store
@@ -45,25 +45,25 @@ type world struct {
 	log   *zap.Logger
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "agents.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	w := &world{t: t, store: s, now: time.Now()}
+	w := &testEnv{t: t, store: s, now: time.Now()}
 	w.Service = w.restart()
 	return w
 }
 
 // restart is another process on the same store.
-func (w *world) restart() *service.Service {
+func (w *testEnv) restart() *service.Service {
 	s := w.begin()
 	service.Tick(w.t.Context(), s)
 	return s
 }
 
 // begin is another process that has loaded nothing yet.
-func (w *world) begin() *service.Service {
+func (w *testEnv) begin() *service.Service {
 	return service.New(lockorder.Check(w.store), service.Options{
 		Now:     w.clock,
 		Log:     w.log,
@@ -75,21 +75,21 @@ func (w *world) begin() *service.Service {
 	})
 }
 
-func (w *world) clock() time.Time {
+func (w *testEnv) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
 }
 
 // jump moves the clock at once, as a suspended machine or a user who sets the time does.
-func (w *world) jump(d time.Duration) {
+func (w *testEnv) jump(d time.Duration) {
 	w.mu.Lock()
 	w.now = w.now.Add(d)
 	w.mu.Unlock()
 }
 
 // pass lets time pass, second by second.
-func (w *world) pass(d time.Duration, each ...func()) {
+func (w *testEnv) pass(d time.Duration, each ...func()) {
 	for range int(d / time.Second) {
 		w.jump(time.Second)
 		service.Tick(w.t.Context(), w.Service)
@@ -99,14 +99,14 @@ func (w *world) pass(d time.Duration, each ...func()) {
 	}
 }
 
-func (w *world) infraEnv(by domain.Principal) *domain.InfraEnv {
+func (w *testEnv) infraEnv(by domain.Principal) *domain.InfraEnv {
 	w.t.Helper()
 	e, err := w.CreateInfraEnv(w.t.Context(), by, domain.NewInfraEnv{Name: "env", InfraEnvSettings: domain.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
 	require.NoError(w.t, err)
 	return e
 }
 
-func (w *world) cluster(by domain.Principal, change ...func(*domain.ClusterSettings)) *domain.Cluster {
+func (w *testEnv) cluster(by domain.Principal, change ...func(*domain.ClusterSettings)) *domain.Cluster {
 	w.t.Helper()
 	settings := domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, PullSecret: `{"auths":{"secret":{}}}`}
 	for _, c := range change {
@@ -135,7 +135,7 @@ func machine(hostname string, change ...func(*hardware.Inventory)) string {
 }
 
 // register makes a host that is known and connected.
-func (w *world) register(e *domain.InfraEnv, hostname string) domain.HostKey {
+func (w *testEnv) register(e *domain.InfraEnv, hostname string) domain.HostKey {
 	w.t.Helper()
 	key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 	_, err := w.RegisterHost(w.t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
@@ -146,7 +146,7 @@ func (w *world) register(e *domain.InfraEnv, hostname string) domain.HostKey {
 }
 
 // steps polls without being held.
-func (w *world) steps(key domain.HostKey) []agentproto.StepType {
+func (w *testEnv) steps(key domain.HostKey) []agentproto.StepType {
 	w.t.Helper()
 	got, err := w.NextInstructions(w.t.Context(), key, 0)
 	require.NoError(w.t, err)
@@ -157,14 +157,14 @@ func (w *world) steps(key domain.HostKey) []agentproto.StepType {
 	return types
 }
 
-func (w *world) state(key domain.HostKey) lifecycle.State {
+func (w *testEnv) state(key domain.HostKey) lifecycle.State {
 	w.t.Helper()
 	h, err := w.GetHost(w.t.Context(), admin, key)
 	require.NoError(w.t, err)
 	return h.State
 }
 
-func (w *world) events(filter domain.EventFilter) []string {
+func (w *testEnv) events(filter domain.EventFilter) []string {
 	w.t.Helper()
 	found, err := w.ListEvents(w.t.Context(), admin, filter)
 	require.NoError(w.t, err)
@@ -176,7 +176,7 @@ func (w *world) events(filter domain.EventFilter) []string {
 }
 
 func TestAHostIsDiscoveredBoundMovedAndFreed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, one, two := w.infraEnv(alice), w.cluster(alice), w.cluster(alice)
 	key := w.register(e, "n1")
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
@@ -214,7 +214,7 @@ func TestAHostIsDiscoveredBoundMovedAndFreed(t *testing.T) {
 
 func TestTheNameOfAHostInAClusterStaysInTheCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, one, two := w.infraEnv(alice), w.cluster(alice), w.cluster(alice)
 	key := w.register(e, "n1")
 	name := func(hostname string) {
@@ -259,7 +259,7 @@ func lastAndFirst(names []string) []string {
 }
 
 func TestAHeldPollIsAnsweredAtOnceByABind(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	key := w.register(e, "n1")
 	w.steps(key)
@@ -287,7 +287,7 @@ func TestAHeldPollIsAnsweredAtOnceByABind(t *testing.T) {
 }
 
 func TestAMachineInTwoInfraEnvsIsTwoHosts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	first, second := w.infraEnv(alice), w.infraEnv(alice)
 	key := w.register(first, "n1")
 	other := domain.HostKey{InfraEnvID: second.ID, HostID: key.HostID}
@@ -301,7 +301,7 @@ func TestAMachineInTwoInfraEnvsIsTwoHosts(t *testing.T) {
 }
 
 func TestTheClusterOfAMachineThatAppearsElsewhereFollowsAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	elsewhere := w.infraEnv(alice)
 	leave := func(key domain.HostKey) {
 		t.Helper()
@@ -323,7 +323,7 @@ func TestTheClusterOfAMachineThatAppearsElsewhereFollowsAtOnce(t *testing.T) {
 }
 
 func TestAHostWhoseMediumCameBackIsConnectedAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	for range 2 {
 		require.Contains(t, w.steps(key), agentproto.StepInventory)
@@ -338,7 +338,7 @@ func TestAHostWhoseMediumCameBackIsConnectedAgain(t *testing.T) {
 }
 
 func TestTwentyBindsAtOnceHaveOneWinner(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	var clusters []string
 	for range 20 {

@@ -45,7 +45,7 @@ func argument(value string) []domain.KernelArgument {
 
 func TestSettingsOfAnInfraEnvThatNoMachineCouldBootWithAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	trusted := certificate(t)
 	for what, c := range map[string]struct {
@@ -101,7 +101,7 @@ func TestSettingsOfAnInfraEnvThatNoMachineCouldBootWithAreRefused(t *testing.T) 
 
 func TestSettingsOfClustersAndHostsThatCannotBecomeAnythingAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	c := w.cluster(alice)
 	for what, change := range map[string]func(*domain.ClusterSettings){
 		"PullSecretInvalid": func(s *domain.ClusterSettings) { s.PullSecret = "5" },
@@ -129,6 +129,18 @@ func TestSettingsOfClustersAndHostsThatCannotBecomeAnythingAreRefused(t *testing
 		{"InstallerArgsInvalid", func(s *domain.HostSettings) { s.InstallerArgs = `["--append-karg"]` }},
 		{"", func(s *domain.HostSettings) { s.InstallerArgs = `["--append-karg", "nomodeset", "--copy-network"]` }},
 		{"", func(s *domain.HostSettings) { s.NodeLabels = map[string]string{"node-role.example.com/db": ""} }},
+		{"TaintInvalid", func(s *domain.HostSettings) { s.NodeTaints = []domain.Taint{{Key: "a", Effect: "Never"}} }},
+		{"TaintInvalid", func(s *domain.HostSettings) {
+			s.NodeTaints = []domain.Taint{{Key: "a", Value: "not a value", Effect: "NoExecute"}}
+		}},
+		{"TaintInvalid", func(s *domain.HostSettings) { s.NodeTaints = []domain.Taint{{Effect: "NoExecute"}} }},
+		{"TaintInvalid", func(s *domain.HostSettings) {
+			s.NodeTaints = []domain.Taint{{Key: "a", Value: "1", Effect: "NoExecute"}, {Key: "a", Value: "2", Effect: "NoExecute"}}
+		}},
+		{"TaintInvalid", func(s *domain.HostSettings) { s.NodeTaints = make([]domain.Taint, 65) }},
+		{"", func(s *domain.HostSettings) {
+			s.NodeTaints = []domain.Taint{{Key: "example.com/a", Effect: "NoExecute"}, {Key: "example.com/a", Effect: "NoSchedule"}}
+		}},
 	} {
 		_, err := w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error {
 			refused.change(s)
@@ -140,7 +152,7 @@ func TestSettingsOfClustersAndHostsThatCannotBecomeAnythingAreRefused(t *testing
 
 func TestInstallerArgumentsOfAgentsOfAssistedServiceAreTheirOwn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	e := w.infraEnv(alice)
 	key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 	const args = `["--save-partlabel", "data"]`
@@ -167,7 +179,7 @@ func TestInstallerArgumentsOfAgentsOfAssistedServiceAreTheirOwn(t *testing.T) {
 
 func TestNamesAreCountedInCharacters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for name, reason := range map[string]string{strings.Repeat("機", 253): "", strings.Repeat("機", 254): "NameInvalid", "a\nb": "ControlCharacter"} {
 		_, err := w.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: name})
 		assert.Equal(t, reason, domain.ReasonOf(err))

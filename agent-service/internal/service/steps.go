@@ -24,7 +24,7 @@ import (
 )
 
 // ofResident are the steps of an installed system's agent.
-var ofResident = []agentproto.StepType{agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim}
+var ofResident = []agentproto.StepType{agentproto.StepInventory, agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim}
 
 // instruct says what the agent has to do, of some steps or, with nil, of all; due is true where it must know now.
 func (s *Machines) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey, of []agentproto.StepType) (answer Instructions, due bool, err error) {
@@ -105,7 +105,7 @@ func (s *Machines) arguments(ctx context.Context, h *domain.Host, t agentproto.S
 
 // ReportStep takes the reply to a step. Replies to steps that are no longer asked for are taken and change nothing.
 func (s *Machines) ReportStep(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
-	e, err := s.entry(ctx, key)
+	e, err := s.memory.Entry(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -208,6 +208,17 @@ func (s *Machines) takeInventory(ctx context.Context, known *domain.Host, key do
 	kept, summary, err := hardware.Read(reply.Output, s.Now())
 	if err != nil {
 		return domain.Refuse(domain.Invalid, "InventoryInvalid", "the inventory cannot be read: it must be a JSON object of at most %d bytes", hardware.MaxReadBytes)
+	}
+	if after := *known; known.RunsFromDisk() {
+		if !after.ReportAddresses(s.Now(), summary.Addresses) {
+			return nil
+		}
+		return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
+			if h.RunsFromDisk() {
+				h.ReportAddresses(w.Now, summary.Addresses)
+			}
+			return nil
+		})
 	}
 	if known.Assisted() && known.Fingerprint == "" && hostplan.OtherMachine(known.Summary, summary) {
 		return s.takeTwin(ctx, key, summary)

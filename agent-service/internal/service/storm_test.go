@@ -26,7 +26,7 @@ func TestHostsOfOneClusterRegisterAtOnceOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	one, two := run(t, lockorder.Check(open(t, server.URL))), run(t, lockorder.Check(open(t, server.URL)))
-	w := &world{t: t, Service: one, now: time.Now()}
+	w := &testEnv{t: t, Service: one, now: time.Now()}
 	c, other := w.cluster(alice), w.cluster(alice)
 	e, err := one.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: "env", InfraEnvSettings: domain.InfraEnvSettings{ClusterID: c.ID}})
 	require.NoError(t, err)

@@ -58,6 +58,7 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"old events are deleted in parts":             prunesEvents,
 		"a host reports so many events":               trimsEvents,
 		"lists are owned and paged":                   ownsLists,
+		"hosts are chosen by labels":                  choosesByLabels,
 		"files go with their cluster":                 keepsFiles,
 		"heartbeats are saved in few statements":      savesHeartbeats,
 		"a second process finds everything":           opensAgain,
@@ -92,7 +93,7 @@ func infraEnv(owner domain.Owner) *domain.InfraEnv {
 func host(e *domain.InfraEnv) *domain.Host {
 	return &domain.Host{
 		HostKey: domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: time.Now(),
-		HostSettings: domain.HostSettings{Role: "worker", NodeLabels: map[string]string{"x": "y"}},
+		HostSettings: domain.HostSettings{Role: "worker", NodeLabels: map[string]string{"x": "y"}, NodeTaints: []domain.Taint{{Key: "x", Effect: "NoExecute"}}},
 	}
 }
 
@@ -260,10 +261,22 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 		})
 		return names
 	}
+	view := func() (name string) {
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
+			r.Recall(m)
+			h, err := r.Host(ctx, m.host.HostKey)
+			name = h.Fingerprint
+			assert.NotSame(t, m.host, h)
+			return err
+		}))
+		return name
+	}
 	known, stored := [4]string{"in memory", "in memory", "in memory", "in memory"}, [4]string{"e", "c", "", ""}
 	assert.Equal(t, known, read())
+	assert.Equal(t, "in memory", view())
 	m.infraEnv.Revision, m.cluster.Revision, m.host.Revision = 7, 7, 7
 	assert.Equal(t, stored, read(), "of another revision")
+	assert.Empty(t, view(), "of another revision")
 	m.infraEnv.Revision, m.cluster.Revision, m.host.Revision = 1, 1, 1
 	assert.Equal(t, known, read())
 	m.infraEnv.CreatedAt, m.cluster.CreatedAt, m.host.CreatedAt = time.Unix(1, 0), time.Unix(1, 0), time.Unix(1, 0)
@@ -725,12 +738,12 @@ func TestReplicasTellEachOther(t *testing.T) {
 	defer two.Close() //nolint:errcheck // the test is over
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard := make(chan []domain.Change, 100)
-	go func() { assert.NoError(t, two.Listen(ctx, func(c []domain.Change) { heard <- c }, func() {})) }()
-	assert.Equal(t, domain.EverythingChanged, (<-heard)[0].Kind)
+	received := make(chan []domain.Change, 100)
+	go func() { assert.NoError(t, two.Listen(ctx, func(c []domain.Change) { received <- c }, func() {})) }()
+	assert.Equal(t, domain.EverythingChanged, (<-received)[0].Kind)
 	change := domain.Change{Kind: domain.HostChanged, Host: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ID: "e"}
 	update(t, one, func(_ context.Context, tx transaction.Tx) { tx.Announce(change) })
-	assert.Equal(t, []domain.Change{change}, <-heard)
+	assert.Equal(t, []domain.Change{change}, <-received)
 
 	// While the database is away the answer is a refusal that says so; afterwards it is unknown what was missed.
 	server.Down()
@@ -741,7 +754,7 @@ func TestReplicasTellEachOther(t *testing.T) {
 	})
 	assert.Equal(t, domain.Unavailable, domain.KindOf(err), "%v", err)
 	server.Up()
-	assert.Equal(t, domain.EverythingChanged, (<-heard)[0].Kind)
+	assert.Equal(t, domain.EverythingChanged, (<-received)[0].Kind)
 	require.Eventually(t, func() bool { return one.Ping(t.Context()) == nil }, 60*time.Second, 10*time.Millisecond)
 }
 

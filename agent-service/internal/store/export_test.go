@@ -9,6 +9,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
+// Subject is the verb and the table of a statement.
+var Subject = subject
+
 // Wipe drops all rows.
 func (s *Store) Wipe(ctx context.Context) error {
 	for _, table := range []string{"events", "heartbeats", "inventories", "hosts", "clusters", "infra_envs"} {

@@ -34,6 +34,10 @@ var (
 	}
 )
 
+// saveHeartbeats takes a list of [InfraEnv, host, milliseconds since the poll] as one text of JSON: SQLite takes longer to read a row of a statement than to write it.
+var saveHeartbeats = fmt.Sprintf("INSERT INTO heartbeats (infra_env_id, host_id, seen_at, saved) SELECT value ->> 0, value ->> 1, %s - (value ->> 2), %s FROM json_each(?) WHERE true "+
+	"ON CONFLICT (infra_env_id, host_id) DO UPDATE SET seen_at = excluded.seen_at, saved = excluded.saved", heartbeatsOfSQLite.clock, heartbeatsOfSQLite.saving)
+
 type heartbeatRow struct {
 	bun.BaseModel `bun:"table:heartbeats"`
 
@@ -49,18 +53,40 @@ func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) (err error) 
 	defer func() { done(err) }()
 	// In one order, so that two replicas do not wait for each other in a circle.
 	slices.SortFunc(polls, func(a, b domain.Poll) int { return strings.Compare(a.String(), b.String()) })
+	save := s.saveBatch
+	if s.listen == nil {
+		save = s.saveFile
+	}
 	for batch := range slices.Chunk(polls, heartbeatBatch) {
-		rows := make([]heartbeatRow, 0, len(batch))
-		for _, one := range batch {
-			at := bun.Safe(fmt.Sprintf("%s - %d", s.heartbeats.clock, max(one.Ago, 0).Milliseconds()))
-			rows = append(rows, heartbeatRow{InfraEnvID: one.InfraEnvID, HostID: one.HostID, SeenAt: at, Saved: s.heartbeats.saving})
-		}
-		_, err := s.write.NewInsert().Model(&rows).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("seen_at = EXCLUDED.seen_at").Set("saved = EXCLUDED.saved").Exec(ctx)
-		if err != nil {
+		if err := save(ctx, batch); err != nil {
 			return classify(fmt.Errorf("saving heartbeats: %w", err))
 		}
 	}
 	return nil
+}
+
+func (s *Store) saveBatch(ctx context.Context, batch []domain.Poll) error {
+	rows := make([]heartbeatRow, 0, len(batch))
+	for _, one := range batch {
+		at := bun.Safe(fmt.Sprintf("%s - %d", s.heartbeats.clock, max(one.Ago, 0).Milliseconds()))
+		rows = append(rows, heartbeatRow{InfraEnvID: one.InfraEnvID, HostID: one.HostID, SeenAt: at, Saved: s.heartbeats.saving})
+	}
+	_, err := s.write.NewInsert().Model(&rows).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("seen_at = EXCLUDED.seen_at").Set("saved = EXCLUDED.saved").Exec(ctx)
+	return err
+}
+
+// saveFile is saveBatch for SQLite.
+func (s *Store) saveFile(ctx context.Context, batch []domain.Poll) error {
+	rows := make([][3]any, 0, len(batch))
+	for _, one := range batch {
+		rows = append(rows, [3]any{one.InfraEnvID, one.HostID, max(one.Ago, 0).Milliseconds()})
+	}
+	text, err := encode(rows)
+	if err != nil {
+		return err
+	}
+	_, err = s.writing.exec(ctx, nil, saveHeartbeats, text)
+	return err
 }
 
 // PollsSince implements transaction.Store.

@@ -16,14 +16,21 @@ import (
 // Statements of what happens for every host again and again. Their values are given apart, so that a database reads each of them once: SQLite takes longer to
 // read a statement than to carry it out.
 const (
-	selectInfraEnv  = "SELECT created_at, revision, doc FROM infra_envs WHERE id = ?"
-	selectCluster   = "SELECT created_at, revision, doc FROM clusters WHERE id = ?"
-	selectHost      = "SELECT created_at, revision, doc FROM hosts WHERE infra_env_id = ? AND host_id = ?"
+	selectInfraEnv = "SELECT doc, created_at, revision FROM infra_envs WHERE id = ?"
+	selectCluster  = "SELECT doc, created_at, revision FROM clusters WHERE id = ?"
+	selectHost     = "SELECT doc, created_at, revision FROM hosts WHERE infra_env_id = ? AND host_id = ?"
+	// The next three are for what is in memory: documents are read where it is not what is stored.
+	compareInfraEnv = "SELECT created_at, revision FROM infra_envs WHERE id = ?"
+	compareCluster  = "SELECT created_at, revision FROM clusters WHERE id = ?"
+	compareHost     = "SELECT created_at, revision FROM hosts WHERE infra_env_id = ? AND host_id = ?"
 	selectMembers   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
 	selectRevisions = "SELECT infra_env_id, host_id, created_at, revision FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
 	selectMachine   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE host_id = ? AND org_id = ? AND (? <> '' OR user_name = ?) " +
 		"AND infra_env_id IN (SELECT id FROM infra_envs WHERE kube_namespace = ?) ORDER BY infra_env_id"
 	selectInventory = "SELECT body FROM inventories WHERE infra_env_id = ? AND host_id = ?"
+	insertHost      = "INSERT INTO hosts (infra_env_id, host_id, cluster_id, user_name, org_id, state, role, search, name, created_at, revision, doc) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+	upsertInventory = "INSERT INTO inventories (infra_env_id, host_id, body) VALUES (?, ?, ?) ON CONFLICT (infra_env_id, host_id) DO UPDATE SET body = excluded.body"
 	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
 	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, search = ?, name = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
 	// upsertEvent counts an event with its repetition where there is one.
@@ -57,8 +64,9 @@ type prepared struct {
 func (p *prepared) prepare(ctx context.Context) error {
 	p.statements = map[string]*sql.Stmt{}
 	for _, text := range []string{
-		selectInfraEnv, selectCluster, selectHost, selectMembers, selectRevisions, selectMachine, selectInventory, updateCluster, updateHost, upsertEvent,
-		trimEvents, pruneEvents, beginOne, undoOne, endOne,
+		selectInfraEnv, selectCluster, selectHost, compareInfraEnv, compareCluster, compareHost, selectMembers, selectRevisions, selectMachine, selectInventory, insertHost, upsertInventory, updateCluster,
+		updateHost, upsertEvent,
+		trimEvents, pruneEvents, saveHeartbeats, beginOne, undoOne, endOne,
 	} {
 		statement, err := p.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // it lives as long as the database is open
 		if err != nil {
@@ -69,8 +77,17 @@ func (p *prepared) prepare(ctx context.Context) error {
 	return nil
 }
 
+// query begins to read rows. Its span ends when the database has answered, before the rows are read.
 func (p *prepared) query(ctx context.Context, tx *sql.Tx, text, lock string, values ...any) (*sql.Rows, error) {
 	p.count.Add(1)
+	verb, table := subject(text)
+	_, done := statement(ctx, verb, table)
+	rows, err := p.read(ctx, tx, text, lock, values)
+	done(err)
+	return rows, err
+}
+
+func (p *prepared) read(ctx context.Context, tx *sql.Tx, text, lock string, values []any) (*sql.Rows, error) {
 	if statement := p.statements[text]; statement != nil {
 		if tx != nil {
 			statement = tx.StmtContext(ctx, statement) //nolint:sqlclosecheck // it ends with the transaction
@@ -87,10 +104,14 @@ func (p *prepared) query(ctx context.Context, tx *sql.Tx, text, lock string, val
 	return p.db.QueryContext(ctx, text, values...)
 }
 
-// exec returns how many rows the statement wrote.
+// exec returns how many rows the statement wrote. Outside of a transaction (tx is nil), it is one of SQLite.
 func (p *prepared) exec(ctx context.Context, tx *sql.Tx, text string, values ...any) (int64, error) {
 	p.count.Add(1)
-	return p.carryOut(ctx, tx, text, values...)
+	verb, table := subject(text)
+	_, done := statement(ctx, verb, table)
+	rows, err := p.carryOut(ctx, tx, text, values...)
+	done(err)
+	return rows, err
 }
 
 // carryOut is exec for what is not counted: the statements around those of an update.
@@ -103,7 +124,10 @@ func (p *prepared) carryOut(ctx context.Context, tx *sql.Tx, text string, values
 				values[i] = at.UTC().Format(timeLayout) // as all times in the file are
 			}
 		}
-		result, err = tx.StmtContext(ctx, statement).ExecContext(ctx, values...) //nolint:sqlclosecheck // it ends with the transaction
+		if tx != nil {
+			statement = tx.StmtContext(ctx, statement) //nolint:sqlclosecheck // it ends with the transaction
+		}
+		result, err = statement.ExecContext(ctx, values...)
 	} else {
 		result, err = tx.ExecContext(ctx, numbered(text), values...)
 	}

@@ -36,6 +36,9 @@ type reader struct {
 	lock string
 }
 
+// Recall implements transaction.Reader.
+func (r *reader) Recall(m transaction.Memory) { r.memory = m }
+
 // one reads the row of a query into row; false where there is none.
 func (r reader) one(ctx context.Context, query *bun.SelectQuery) (bool, error) {
 	if r.lock != "" {
@@ -66,13 +69,19 @@ func (r reader) first(ctx context.Context, text string, values []any, into ...an
 func (r reader) InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
 	row := infraEnvRow{ID: id}
 	r.lock = ""
-	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
-		return nil, err
-	}
 	if r.memory != nil {
-		if e := r.memory.KnownInfraEnv(id); e != nil && same(e.CreatedAt, e.Revision, row.CreatedAt, row.Revision) {
-			return new(*e), nil
+		if e := r.memory.KnownInfraEnv(id); e != nil {
+			found, err := r.first(ctx, compareInfraEnv, []any{id}, &row.CreatedAt, &row.Revision)
+			if err != nil || !found {
+				return nil, err
+			}
+			if same(e.CreatedAt, e.Revision, row.CreatedAt, row.Revision) {
+				return new(*e), nil
+			}
 		}
+	}
+	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.Doc, &row.CreatedAt, &row.Revision); err != nil || !found {
+		return nil, err
 	}
 	return row.decode()
 }
@@ -86,26 +95,44 @@ func same(madeAt time.Time, revision int64, storedMadeAt time.Time, storedRevisi
 func (r reader) Cluster(ctx context.Context, id string) (*domain.Cluster, error) {
 	row := clusterRow{ID: id}
 	r.lock = "" // a transaction that changes it has locked it before
-	if found, err := r.first(ctx, selectCluster, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
-		return nil, err
-	}
 	if r.memory != nil {
-		if c := r.memory.KnownCluster(id); c != nil && same(c.CreatedAt, c.Revision, row.CreatedAt, row.Revision) {
-			return new(*c), nil
+		if c := r.memory.KnownCluster(id); c != nil {
+			found, err := r.first(ctx, compareCluster, []any{id}, &row.CreatedAt, &row.Revision)
+			if err != nil || !found {
+				return nil, err
+			}
+			if same(c.CreatedAt, c.Revision, row.CreatedAt, row.Revision) {
+				return new(*c), nil
+			}
 		}
+	}
+	if found, err := r.first(ctx, selectCluster, []any{id}, &row.Doc, &row.CreatedAt, &row.Revision); err != nil || !found {
+		return nil, err
 	}
 	return row.decode()
 }
 
 // Host implements transaction.Reader.
 func (r reader) Host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
-	row := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}
-	if found, err := r.first(ctx, selectHost, []any{key.InfraEnvID, key.HostID}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
+	row, values := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}, []any{key.InfraEnvID, key.HostID}
+	if r.memory != nil {
+		if h := r.memory.KnownHost(key); h != nil {
+			found, err := r.first(ctx, compareHost, values, &row.CreatedAt, &row.Revision)
+			if err != nil || !found {
+				return nil, err
+			}
+			if same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
+				return new(*h), nil
+			}
+		}
+	}
+	if found, err := r.first(ctx, selectHost, values, &row.Doc, &row.CreatedAt, &row.Revision); err != nil || !found {
 		return nil, err
 	}
-	return r.host(row)
+	return row.decode()
 }
 
+// host is a row's host, from memory where that is what is stored.
 func (r reader) host(row hostRow) (*domain.Host, error) {
 	if r.memory != nil {
 		h := r.memory.KnownHost(domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID})
@@ -283,7 +310,6 @@ func found(query *bun.SelectQuery, db bun.IDB, scope domain.Scope, text string) 
 	if text == "" {
 		return query
 	}
-	const like = ` LIKE ? ESCAPE '\'`
 	return query.WhereGroup(" AND ", func(query *bun.SelectQuery) *bun.SelectQuery {
 		query = query.Where("search"+like, containing(text))
 		if scope.Admin {
@@ -294,10 +320,11 @@ func found(query *bun.SelectQuery, db bun.IDB, scope domain.Scope, text string) 
 	})
 }
 
-// containing is a pattern of LIKE for what contains a text, whatever its case.
-func containing(text string) string {
-	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
-}
+// like compares a column with a pattern.
+const like = ` LIKE ? ESCAPE '\'`
+
+// containing is a pattern for what contains a text, whatever its case.
+func containing(text string) string { return including(strings.ToLower(text)) }
 
 func paged(query *bun.SelectQuery, page domain.Page) *bun.SelectQuery {
 	return query.Limit(int64(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage))).Offset(int64(max(page.Offset, 0)))
@@ -343,6 +370,10 @@ func (r reader) Clusters(ctx context.Context, scope domain.Scope, f domain.Clust
 
 // Hosts implements transaction.Reader.
 func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilter) (domain.List[domain.Host], error) {
+	if selects(f) {
+		all, err := r.labelled(ctx, scope, f)
+		return pageOf(all, f.Page), err
+	}
 	var rows []hostRow
 	query := r.matching(r.db.NewSelect().Model(&rows), scope, f)
 	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, r.host)
@@ -350,6 +381,14 @@ func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilt
 
 // CountHosts implements transaction.Reader.
 func (r reader) CountHosts(ctx context.Context, scope domain.Scope, f domain.HostFilter) (map[lifecycle.State]int, error) {
+	if selects(f) {
+		all, err := r.labelled(ctx, scope, f)
+		counts := map[lifecycle.State]int{}
+		for i := range all {
+			counts[all[i].State]++
+		}
+		return counts, err
+	}
 	var rows []struct {
 		State lifecycle.State `bun:"state"`
 		Count int             `bun:"count"`
@@ -415,7 +454,7 @@ func (r reader) Events(ctx context.Context, f domain.EventFilter) (domain.List[d
 	}
 	query = within(within(query, "severity", f.Severities), "category", f.Categories)
 	if f.Message != "" {
-		query = query.Where(`lower(message) LIKE ? ESCAPE '\'`, containing(f.Message))
+		query = query.Where("lower(message)"+like, containing(f.Message))
 	}
 	switch {
 	case f.AfterPosition != nil:

@@ -5,7 +5,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -26,12 +25,9 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	"go.opentelemetry.io/otel/attribute"
 	_ "modernc.org/sqlite"
 
-	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
-	"github.com/muster-io/muster/apis/tracing"
 )
 
 //go:embed migrations
@@ -203,31 +199,5 @@ func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, patience)
 }
 
-// call begins a call of the database, which is a span of its own. done ends it with what came of it. The span tells of the kind of an error only: the text of a
-// database may repeat values.
-func (s *Store) call(ctx context.Context, name string) (called context.Context, done func(error)) {
-	ctx, cancel := s.patient(ctx)
-	ctx, end := tracing.Call(ctx, "sql "+name, attribute.String("db.operation.name", name))
-	return ctx, func(err error) {
-		if err != nil {
-			err = errors.New(cmp.Or(string(domain.KindOf(err)), "Internal"))
-		}
-		end(err)
-		cancel()
-	}
-}
-
 // Shared implements transaction.Store.
 func (s *Store) Shared() bool { return s.listen != nil }
-
-// counter counts statements.
-type counter struct{ store *Store }
-
-// BeforeQuery implements bun.QueryHook.
-func (c counter) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
-	c.store.Statements.Add(1)
-	return ctx
-}
-
-// AfterQuery implements bun.QueryHook.
-func (counter) AfterQuery(context.Context, *bun.QueryEvent) {}

@@ -48,9 +48,6 @@ type sqlTx struct {
 	after  []func()
 }
 
-// Recall implements transaction.Tx.
-func (t *sqlTx) Recall(m transaction.Memory) { t.memory = m }
-
 // AfterCommit implements transaction.Tx.
 func (t *sqlTx) AfterCommit(do func()) { t.after = append(t.after, do) }
 
@@ -131,7 +128,7 @@ func orNothing(err error) error {
 func (s *Store) View(ctx context.Context, do func(context.Context, transaction.Reader) error) (err error) {
 	ctx, done := s.call(ctx, "view")
 	defer func() { done(err) }()
-	return classify(do(ctx, reader{db: s.read, prepared: s.reading}))
+	return classify(do(ctx, &reader{db: s.read, prepared: s.reading}))
 }
 
 // Announce implements transaction.Tx.
@@ -202,7 +199,7 @@ func (t *sqlTx) LockClusters(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// over writes a row over the one that was read.
+// over writes a row over the one that was read, or one that must be new.
 func (t *sqlTx) over(ctx context.Context, what, text string, values ...any) error {
 	n, err := t.prepared.exec(ctx, t.tx, text, values...)
 	if err != nil {
@@ -273,20 +270,16 @@ func (t *sqlTx) PutHost(ctx context.Context, h *domain.Host) error {
 		return err
 	}
 	search, name := sought(h)
+	cluster := sql.NullString{String: h.ClusterID, Valid: h.ClusterID != ""}
 	if known > 0 {
-		cluster := sql.NullString{String: h.ClusterID, Valid: h.ClusterID != ""}
 		return t.over(ctx, "host "+h.String(), updateHost, cluster, h.User, h.Organization, string(h.State), h.Role, search, name, h.Revision, doc, h.InfraEnvID, h.HostID, known)
 	}
-	return t.put(ctx, &hostRow{
-		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: h.ClusterID, User: h.User, Organization: h.Organization, State: string(h.State), Role: h.Role, Search: search, Name: name,
-		CreatedAt: h.CreatedAt.UTC(), Revision: h.Revision, Doc: doc,
-	}, known, "host "+h.String())
+	return t.over(ctx, "host "+h.String(), insertHost, h.InfraEnvID, h.HostID, cluster, h.User, h.Organization, string(h.State), h.Role, search, name, h.CreatedAt.UTC(), h.Revision, doc)
 }
 
 // PutInventory implements transaction.Tx.
 func (t *sqlTx) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
-	row := &inventoryRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Body: string(inventory)}
-	if _, err := t.db.NewInsert().Model(row).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("body = EXCLUDED.body").Exec(ctx); err != nil {
+	if _, err := t.prepared.exec(ctx, t.tx, upsertInventory, key.InfraEnvID, key.HostID, string(inventory)); err != nil {
 		return fmt.Errorf("writing the inventory of host %s: %w", key, err)
 	}
 	return nil

@@ -6,20 +6,17 @@ package token
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
@@ -105,15 +102,15 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error)
 		url = about.KeySet
 	}
 	var set struct {
-		Keys []published `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := s.get(ctx, url, &set); err != nil {
 		return nil, err
 	}
 	keys := map[string]crypto.PublicKey{}
-	for _, p := range set.Keys {
-		if key, err := p.key(); err == nil && (p.Use == "" || p.Use == "sig") {
-			keys[p.ID] = key
+	for _, text := range set.Keys {
+		if id, key, err := read(text); err == nil {
+			keys[id] = key
 		}
 	}
 	return keys, nil
@@ -135,57 +132,17 @@ func (s *KeySet) get(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(into)
 }
 
-// published is one key as RFC 7517 writes it.
-type published struct {
-	ID    string `json:"kid"`
-	Type  string `json:"kty"`
-	Use   string `json:"use"`
-	Curve string `json:"crv"`
-	N     string `json:"n"`
-	E     string `json:"e"`
-	X     string `json:"x"`
-	Y     string `json:"y"`
-}
-
-var curves = map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
-
-func (p published) key() (crypto.PublicKey, error) {
-	switch p.Type {
-	case "RSA":
-		n, e := number(p.N), number(p.E)
-		if n.BitLen() < 2048 || !e.IsInt64() || e.Int64() < 3 || e.Int64() > 1<<31-1 {
-			return nil, errors.New("not a usable RSA key")
-		}
-		return &rsa.PublicKey{N: n, E: int(e.Int64())}, nil
-	case "EC":
-		curve, known := curves[p.Curve]
-		if !known {
-			return nil, errors.New("not a known curve")
-		}
-		size := (curve.Params().BitSize + 7) / 8
-		point := make([]byte, 1+2*size)
-		point[0] = 4
-		x, y := number(p.X), number(p.Y)
-		if x.BitLen() > 8*size || y.BitLen() > 8*size {
-			return nil, errors.New("not a point")
-		}
-		x.FillBytes(point[1 : 1+size])
-		y.FillBytes(point[1+size:])
-		return ecdsa.ParseUncompressedPublicKey(curve, point)
-	case "OKP":
-		raw, err := base64.RawURLEncoding.DecodeString(p.X)
-		if err != nil || p.Curve != "Ed25519" || len(raw) != ed25519.PublicKeySize {
-			return nil, errors.New("not an Ed25519 key")
-		}
-		return ed25519.PublicKey(raw), nil
+// read reads one key as RFC 7517 writes it, if it is a public one for signatures that is strong enough.
+func read(text []byte) (id string, key crypto.PublicKey, err error) {
+	var published jose.JSONWebKey
+	if err := published.UnmarshalJSON(text); err != nil {
+		return "", nil, fmt.Errorf("reading a key of the issuer: %w", err)
 	}
-	return nil, errors.New("not a known type of key")
-}
-
-func number(text string) *big.Int {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return new(big.Int)
+	if published.Use != "" && published.Use != "sig" || !published.Valid() || !published.IsPublic() {
+		return "", nil, errors.New("not a public key for signatures")
 	}
-	return new(big.Int).SetBytes(raw)
+	if key, isRSA := published.Key.(*rsa.PublicKey); isRSA && (key.N.BitLen() < 2048 || key.E < 3) {
+		return "", nil, errors.New("not a usable RSA key")
+	}
+	return published.KeyID, published.Key, nil
 }

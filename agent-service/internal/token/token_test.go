@@ -58,7 +58,7 @@ func (g generations) TokenGenerations(_ context.Context, id string) (domain.Gene
 
 var hostKey = domain.HostKey{InfraEnvID: env, HostID: host}
 
-type world struct {
+type testEnv struct {
 	*token.Authority
 	key ed25519.PrivateKey
 	generations
@@ -66,11 +66,11 @@ type world struct {
 	now time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	key, err := token.Key(filepath.Join(t.TempDir(), "key.pem"))
 	require.NoError(t, err)
-	w := &world{
+	w := &testEnv{
 		key: key, generations: generations{env: {ImageGeneration: 1, HostGeneration: 1}, otherEnv: {ImageGeneration: 1, HostGeneration: 1}},
 		machines: machines{hostKey: {Registration: "one", Binding: "first"}}, now: time.Unix(1_800_000_000, 0),
 	}
@@ -79,14 +79,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) image(t *testing.T) string {
+func (w *testEnv) image(t *testing.T) string {
 	t.Helper()
 	raw, err := w.ForImage(env, w.generations[env])
 	require.NoError(t, err)
 	return raw
 }
 
-func (w *world) host(t *testing.T) string {
+func (w *testEnv) host(t *testing.T) string {
 	t.Helper()
 	raw, err := w.ForAgent(t.Context(), &domain.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func (w *world) host(t *testing.T) string {
 }
 
 func TestATokenOpensItsOwnScopeOnly(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	image, err := w.Verify(t.Context(), w.image(t))
 	require.NoError(t, err)
 	require.NoError(t, image.Opens(env, ""))
@@ -111,7 +111,7 @@ func TestATokenOpensItsOwnScopeOnly(t *testing.T) {
 }
 
 func TestEachBadTokenHasItsError(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	good := w.image(t)
 	claims := jwt.MapClaims{"iss": "muster-agent-service", "aud": "muster-agent", "infra_env_id": env, "gen": 1, "exp": w.now.Add(time.Hour).Unix()}
 	sign := func(method jwt.SigningMethod, key any) string {
@@ -147,7 +147,7 @@ func TestEachBadTokenHasItsError(t *testing.T) {
 }
 
 func TestTokensEnd(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	image, narrow := w.image(t), w.host(t)
 	w.now = w.now.Add(25 * time.Hour)
 	_, err := w.Verify(t.Context(), narrow)
@@ -163,7 +163,7 @@ func TestTokensEnd(t *testing.T) {
 }
 
 func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	scope, err := w.Verify(t.Context(), w.host(t))
 	require.NoError(t, err)
 	assert.False(t, w.Due(scope))
@@ -187,7 +187,7 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 }
 
 func TestTheTokenOfAnInstalledSystemEndsWithItsBinding(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	raw, err := w.ForInstalled(t.Context(), &domain.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
 	require.NoError(t, err)
 	w.now = w.now.Add(31 * 24 * time.Hour)
@@ -204,7 +204,7 @@ func TestTheTokenOfAnInstalledSystemEndsWithItsBinding(t *testing.T) {
 }
 
 func TestRevocationCountsFromTheNextRequest(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	image, narrow := w.image(t), w.host(t)
 	short, err := w.Short(env, w.generations[env])
 	require.NoError(t, err)
@@ -223,14 +223,14 @@ func TestRevocationCountsFromTheNextRequest(t *testing.T) {
 }
 
 func TestATokenEndsWithItsRegistrationItsBindingAndItsHost(t *testing.T) {
-	for what, change := range map[string]func(w *world){
-		"a registration": func(w *world) { w.machines[hostKey] = domain.Stamps{Registration: "two", Binding: "first"} },
-		"a binding":      func(w *world) { w.machines[hostKey] = domain.Stamps{Registration: "one", Binding: "second"} },
-		"a deletion":     func(w *world) { delete(w.machines, hostKey) },
-		"a revocation":   func(w *world) { w.generations[env] = domain.Generations{ImageGeneration: 1, HostGeneration: 2} },
+	for what, change := range map[string]func(w *testEnv){
+		"a registration": func(w *testEnv) { w.machines[hostKey] = domain.Stamps{Registration: "two", Binding: "first"} },
+		"a binding":      func(w *testEnv) { w.machines[hostKey] = domain.Stamps{Registration: "one", Binding: "second"} },
+		"a deletion":     func(w *testEnv) { delete(w.machines, hostKey) },
+		"a revocation":   func(w *testEnv) { w.generations[env] = domain.Generations{ImageGeneration: 1, HostGeneration: 2} },
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			raw := w.host(t)
 			scope, err := w.Verify(t.Context(), raw)
 			require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestATokenEndsWithItsRegistrationItsBindingAndItsHost(t *testing.T) {
 }
 
 func TestShortTokensFitIntoAddressesOfFirmware(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	short, err := w.Short(env, w.generations[env])
 	require.NoError(t, err)
 	assert.Len(t, short, 43)

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// Address makes a host wait for addresses of pools. What it has of the same pools stays.
+// Address makes a host wait for addresses of pools. Addresses that it has of the same pools stay.
 func (w *Work) Address(h *domain.Host, pools []domain.AddressPool) {
 	if !slices.Equal(h.Addressing.Pools, pools) {
 		h.Addressing = domain.Addressing{Installation: w.NewStamp(), Pools: pools}

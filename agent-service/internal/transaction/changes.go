@@ -28,6 +28,8 @@ type changes struct {
 	announced map[domain.Change]struct{}
 	// reviewed are the clusters all of whose hosts were assessed.
 	reviewed map[string]struct{}
+	// infraEnvs are those that were read.
+	infraEnvs map[string]*domain.InfraEnv
 }
 
 type tracked[T any] struct {
@@ -128,6 +130,31 @@ func (w *changes) TrackHosts(ctx context.Context, keys []domain.HostKey) ([]*dom
 		hosts = append(hosts, w.track(&found[i]))
 	}
 	return hosts, nil
+}
+
+// InfraEnv implements Reader. A transaction reads each once: what it decides, it decides from one version.
+func (w *changes) InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
+	if e := w.infraEnvs[id]; e != nil {
+		return new(*e), nil
+	}
+	e, err := w.Tx.InfraEnv(ctx, id)
+	if err != nil || e == nil {
+		return nil, err
+	}
+	w.infraEnvs[id] = e
+	return new(*e), nil
+}
+
+// PutInfraEnv implements Writer.
+func (w *changes) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
+	delete(w.infraEnvs, e.ID)
+	return w.Tx.PutInfraEnv(ctx, e)
+}
+
+// DeleteInfraEnv implements Writer.
+func (w *changes) DeleteInfraEnv(ctx context.Context, id string) error {
+	delete(w.infraEnvs, id)
+	return w.Tx.DeleteInfraEnv(ctx, id)
 }
 
 // AddHost adds a host that is made.

@@ -37,9 +37,12 @@ type Engine struct {
 	queues clusterqueue.Queues
 }
 
-// View runs a transaction that only reads.
+// View runs a transaction that only reads. What it reads may be shared with memory: copy what you change.
 func (e *Engine) View(ctx context.Context, do func(context.Context, Reader) error) error {
-	return e.Noted(e.Store.View(ctx, do))
+	return e.Noted(e.Store.View(ctx, func(ctx context.Context, r Reader) error {
+		r.Recall(e.Memory)
+		return do(ctx, r)
+	}))
 }
 
 // ErrOutdated makes Update run the transaction again: another one changed what it had read without a lock.

@@ -6,7 +6,6 @@ package transaction
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -185,13 +184,15 @@ func (w *Work) Abandon(ctx context.Context, h *domain.Host, c *domain.Cluster) e
 
 // free brings a host into the state that the end of its binding leads to, and says what its release has to do.
 func (w *Work) free(ctx context.Context, h *domain.Host, from *domain.Cluster, o lifecycle.Outcome) error {
-	if o.Has(lifecycle.LeaveCluster) && from != nil {
-		w.Tell(h, from.ID, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
-		wipe, err := w.wipe(ctx, h)
-		if err != nil {
+	if o.Has(lifecycle.LeaveCluster) {
+		var err error
+		if h.Release.Wipe, err = w.wipe(ctx, h); err != nil {
 			return err
 		}
-		h.Release.Cluster, h.Release.Wipe = from.Kube, wipe
+		if from != nil {
+			w.Tell(h, from.ID, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
+			h.Release.Cluster = from.Kube
+		}
 	}
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
 	w.Settle(h)
@@ -201,19 +202,16 @@ func (w *Work) free(ctx context.Context, h *domain.Host, from *domain.Cluster, o
 	return nil
 }
 
-// wipe is what is erased of a host before it is free again: nothing where nothing was written.
+// wipe is what is erased of a host before it is free again.
 func (w *Work) wipe(ctx context.Context, h *domain.Host) (domain.Wipe, error) {
-	if len(h.Written) == 0 && h.State != lifecycle.Installed && h.State != lifecycle.AddedToExistingCluster && h.State != lifecycle.InstallingPendingUserAction {
-		return domain.WipeNone, nil
-	}
-	if len(h.Written) == 0 {
-		h.WroteUnrecorded()
-	}
 	e, err := w.InfraEnv(ctx, h.InfraEnvID)
-	if err != nil || e == nil {
+	if err != nil {
 		return domain.WipeNone, err
 	}
-	return cmp.Or(e.Wipe, domain.WipeNone), nil
+	if h.WasWritten() && len(h.Written) == 0 {
+		h.WroteUnrecorded()
+	}
+	return h.WipePolicy(e), nil
 }
 
 // Act applies a verb that leaves the host where it is bound.
@@ -304,7 +302,8 @@ func (w *Work) Edit(ctx context.Context, h *domain.Host, after domain.HostSettin
 	if err := after.Check(); err != nil {
 		return err
 	}
-	if sameSettings(before, after) {
+	after = h.KeepWipe(after)
+	if before.Same(after) {
 		return nil
 	}
 	if before.InstallerArgs != after.InstallerArgs {
@@ -327,12 +326,6 @@ func (w *Work) Edit(ctx context.Context, h *domain.Host, after domain.HostSettin
 		w.Tell(h, h.ClusterID, domain.Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.Label(), after.Role)
 	}
 	return w.Refresh(ctx, h)
-}
-
-func sameSettings(a, b domain.HostSettings) bool {
-	left, err := json.Marshal(a)
-	right, err2 := json.Marshal(b)
-	return err == nil && err2 == nil && string(left) == string(right)
 }
 
 // Unassigned are the states in which no installation needs a role to stay as it is.

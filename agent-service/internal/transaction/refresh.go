@@ -50,6 +50,8 @@ func (w *Work) RefreshCluster(ctx context.Context, id string) error {
 		}
 		r := hostplan.RosterOf(c, members)
 		c.HostCount, c.ReadyHostCount, c.InstalledHostCount = r.Bound, r.Ready, r.Done
+		c.InstallPercentage = hostplan.PercentageOf(members)
+		c.Readiness = new(hostplan.ReadinessOf(c, members))
 		next, info := lifecycle.NextCluster(c.Status, r)
 		if next == c.Status {
 			return nil

@@ -184,6 +184,9 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	h.Progress = domain.Progress{
 		Stage: lifecycle.StageDone, Percentage: lifecycle.Percentage(lifecycle.StageDone), StageStartedAt: from.InstalledAt.UTC(), StageUpdatedAt: from.InstalledAt.UTC(),
 	}
+	if len(h.Summary.MACAddresses) == 0 {
+		h.Summary.MACAddresses = from.MACAddresses
+	}
 	h.State, h.StateInfo, h.StateUpdatedAt = lifecycle.Installed, infoRestored, w.Now
 	if h.DayTwo {
 		h.State = lifecycle.AddedToExistingCluster
@@ -192,9 +195,9 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	return h, w.RefreshCluster(ctx, c.ID)
 }
 
-// RestoreRelease goes on with the release of a host that the service lost with its data, before the host was free: what was written to is not known any more. A host that
-// is bound, or whose InfraEnv wipes nothing, stays as it is.
-func (w *Work) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error {
+// RestoreRelease goes on with the release of a host that the service lost with its data, before the host was free: what was written to is not known any more. Wipe is
+// what the MachinePool of the host asked for. A host that is bound, or of which nothing is to be wiped, stays as it is.
+func (w *Work) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef, wipe domain.Wipe) error {
 	h, _, err := w.Reach(ctx, by, key)
 	if err != nil {
 		return err
@@ -203,10 +206,13 @@ func (w *Work) RestoreRelease(ctx context.Context, by domain.Principal, key doma
 	if err != nil {
 		return err
 	}
-	if e == nil || e.Wipe == "" || e.Wipe == domain.WipeNone || h.ClusterID != "" || !h.Release.StartedAt.IsZero() {
+	if e == nil || h.ClusterID != "" || !h.Release.StartedAt.IsZero() {
 		return nil
 	}
-	h.Release = domain.Release{Cluster: cluster, Wipe: e.Wipe, StartedAt: w.Now, LeftAt: w.Now, Note: "The service lost its data before the machine was free"}
+	if wipe = domain.WipeOf(e.Wipe, wipe); wipe == domain.WipeNone {
+		return nil
+	}
+	h.Release = domain.Release{Cluster: cluster, Wipe: wipe, StartedAt: w.Now, LeftAt: w.Now, Note: "The service lost its data before the machine was free"}
 	h.WroteUnrecorded()
 	return w.Refresh(ctx, h)
 }

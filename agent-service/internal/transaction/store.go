@@ -37,6 +37,9 @@ type Reader interface {
 	InfraEnvReader
 	ClusterReader
 	HostReader
+	// Recall lets reads of single objects and of hosts answer with copies of what is in memory, where that is still what is stored: of the same object, which was made at
+	// the same time, and of the same revision.
+	Recall(m Memory)
 	// Events are of the InfraEnv or the cluster of the filter, each as its owner may see them; of everything without either.
 	Events(ctx context.Context, filter domain.EventFilter) (domain.List[domain.Event], error)
 }
@@ -94,9 +97,6 @@ type Tx interface {
 	Reader
 	Writer
 	FileWriter
-	// Recall lets reads of single objects and of a cluster's hosts answer with copies of what is in memory, where that is still what is stored: of the same
-	// object, which was made at the same time, and of the same revision.
-	Recall(m Memory)
 	// LockClusters keeps other transactions from changing these clusters and their hosts; empty ids do not count.
 	LockClusters(ctx context.Context, ids ...string) error
 	// LockHosts reads many hosts as Host reads one; those that are not there are left out.

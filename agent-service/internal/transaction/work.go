@@ -17,6 +17,6 @@ func (e *Engine) newWork(tx Tx, clusters []string) *Work {
 	return &Work{&changes{
 		Tx: tx, e: e, Plan: hostplan.Plan{Rules: *e.Rules(), Now: e.Now().UTC().Round(0), NewStamp: NewStamp}, epoch: e.Hosts.Epoch(),
 		hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
-		announced: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
+		announced: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{}, infraEnvs: map[string]*domain.InfraEnv{},
 	}}
 }

@@ -93,7 +93,7 @@ func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node
 		}
 		evicted := pod.DeletionTimestamp != nil
 		if !evicted {
-			err := cluster.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+			err := evict(ctx, cluster, pod)
 			evicted = err == nil || apierrors.IsNotFound(err)
 			if err != nil && ctx.Err() != nil {
 				return nil, fmt.Errorf("evicting the pods of Node %s: %w", node.Name, err)
@@ -104,6 +104,14 @@ func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node
 		}
 	}
 	return left, nil
+}
+
+// evict asks once. The API server refuses an eviction for ten seconds at a time while a PodDisruptionBudget is not processed: a client that repeats it would spend the time of
+// all other pods on it, and a cluster whose budgets stay unprocessed would count as one that does not answer.
+func evict(ctx context.Context, cluster kubernetes.Interface, pod *corev1.Pod) error {
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	return cluster.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
+		MaxRetries(0).Body(eviction).Do(ctx).Error()
 }
 
 // stays is true for pods that are no part of a drain: they have ended, or belong to their node.

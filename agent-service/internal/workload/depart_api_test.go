@@ -4,6 +4,13 @@
 package workload
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,11 +20,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // inhabited is a Node with a pod whose kubelet never ends it.
-func (w *world) inhabited(t *testing.T, ready corev1.ConditionStatus) *corev1.Node {
+func (w *testEnv) inhabited(t *testing.T, ready corev1.ConditionStatus) *corev1.Node {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
 	require.NoError(t, w.Create(t.Context(), node))
@@ -44,7 +52,7 @@ func (w *world) inhabited(t *testing.T, ready corev1.ConditionStatus) *corev1.No
 }
 
 func TestANodeDeparts(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	cluster, err := kubernetes.NewForConfig(w.config)
 	require.NoError(t, err)
 	now := time.Now()
@@ -86,4 +94,56 @@ func TestANodeDeparts(t *testing.T) {
 			assert.Equal(t, !c.stays, node.Spec.Unschedulable)
 		})
 	}
+}
+
+// unprocessed answers evictions of a pod as an API server does whose PodDisruptionBudgets are not processed, and passes on all else.
+type unprocessed struct {
+	http.RoundTripper
+	pod   string
+	asked *atomic.Int32
+}
+
+func (u unprocessed) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(request.URL.Path, "/pods/"+u.pod+"/eviction") {
+		return u.RoundTripper.RoundTrip(request)
+	}
+	u.asked.Add(1)
+	const wait = 10
+	answer, err := json.Marshal(apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", wait).Status())
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusTooManyRequests, Status: "429 Too Many Requests", Request: request, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Retry-After": {strconv.Itoa(wait)}, "Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(answer)),
+	}, nil
+}
+
+// A budget that the cluster does not process keeps one pod until the drain ends, and neither the other pods nor the Node.
+func TestABudgetThatIsNotProcessedKeepsNoNode(t *testing.T) {
+	w := newTestEnv(t, nil)
+	node := w.inhabited(t, corev1.ConditionTrue)
+	other := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.deployment.Namespace, Name: "zzz-" + node.Name, Finalizers: []string{"example.com/stays"}},
+		Spec:       corev1.PodSpec{NodeName: node.Name, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	require.NoError(t, w.Create(t.Context(), other))
+	config, asked := rest.CopyConfig(w.config), &atomic.Int32{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return unprocessed{next, "web-" + node.Name, asked} })
+	cluster, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	now := time.Now()
+	d := Departure{NodeName: node.Name, TokenID: "abcdef", Since: now.Add(time.Hour), DrainUntil: now.Add(time.Minute)}
+	gone, _, err := d.Depart(t.Context(), cluster, now)
+	require.NoError(t, err, "the cluster answers")
+	assert.False(t, gone)
+	assert.Equal(t, int32(1), asked.Load(), "the next pass asks again")
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(other), other))
+	assert.NotNil(t, other.DeletionTimestamp, "it was evicted")
+
+	gone, note, err := d.Depart(t.Context(), cluster, d.DrainUntil)
+	require.NoError(t, err)
+	assert.True(t, gone)
+	assert.Contains(t, note, "web-"+node.Name)
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(node), node)))
 }

@@ -37,6 +37,10 @@ type Machine struct {
 	Joining bool
 	// Addresses are those of its installed system, as far as they are known.
 	Addresses []netip.Addr
+	// Labels are those of its Node that its kubelet may not set.
+	Labels map[string]string
+	// Certified says that a certificate for its Node was approved: the Node of that name is its own.
+	Certified bool
 }
 
 // Verdict is what becomes of a certificate request.

@@ -92,7 +92,11 @@ func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) 
 		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "%v", err)
 	}
 	values := access.values
-	values.NodeName, values.NodeIPs, values.Labels = NodeName(h), h.Addressing.IPs(), h.NodeLabels
+	values.NodeName, values.NodeIPs = NodeName(h), h.Addressing.IPs()
+	values.Labels, _ = join.SplitLabels(h.NodeLabels) // the Watcher sets the others
+	for _, taint := range h.NodeTaints {
+		values.Taints = append(values.Taints, join.Taint(taint))
+	}
 	values.Token = j.Tokens.ID(h) + "." + j.Tokens.secret(h)
 	if err := values.Validate(); err != nil {
 		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %v", h.HostID, key, err)

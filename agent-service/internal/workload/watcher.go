@@ -36,7 +36,7 @@ const (
 // Reason of the conditions that a Watcher sets on certificate requests.
 const reason = "AgentService"
 
-// Watcher decides about the certificate requests of one cluster, for as long as its context lasts. It watches Nodes and certificate requests.
+// Watcher decides about the certificate requests of one cluster, and labels its Nodes, for as long as its context lasts. It watches Nodes and certificate requests.
 type Watcher struct {
 	cluster  kubernetes.Interface
 	requests certificateslisters.CertificateSigningRequestLister
@@ -76,6 +76,7 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 		if node, ok := object.(*corev1.Node); ok && ready(node) {
 			w.queue.Add(tokensOf)
 		}
+		w.queue.Add(labelsOf)
 	}
 	for informer, handlers := range map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
 		requests.Informer(): {AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }},
@@ -130,6 +131,7 @@ func (w *Watcher) Expect(machines []Machine) {
 		}
 	}
 	w.queue.Add(tokensOf)
+	w.queue.Add(labelsOf)
 }
 
 func (w *Watcher) expected() []Machine {
@@ -157,8 +159,11 @@ func (w *Watcher) work(ctx context.Context) {
 func (w *Watcher) settle(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if name == tokensOf {
+	switch name {
+	case tokensOf:
 		return w.forgetTokens(ctx)
+	case labelsOf:
+		return w.label(ctx)
 	}
 	request, err := w.requests.Get(name)
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -42,8 +43,8 @@ func host(name string) *domain.Host {
 	return h
 }
 
-// world is one API server that stands for both: where the ClusterDeployment is, and the cluster that takes nodes.
-type world struct {
+// testEnv is one API server that stands for both: where the ClusterDeployment is, and the cluster that takes nodes.
+type testEnv struct {
 	client.Client
 	config     *rest.Config
 	deployment *hivev1.ClusterDeployment
@@ -51,9 +52,9 @@ type world struct {
 	tokens     Tokens
 }
 
-func newWorld(t *testing.T, change func(*corev1.Secret)) *world {
+func newTestEnv(t *testing.T, change func(*corev1.Secret)) *testEnv {
 	t.Helper()
-	w := &world{config: controlplanetest.Start(t)}
+	w := &testEnv{config: controlplanetest.Start(t)}
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, hivev1.AddToScheme(scheme))
@@ -92,18 +93,20 @@ func newWorld(t *testing.T, change func(*corev1.Secret)) *world {
 	return w
 }
 
-func (w *world) joiner() *Joiner { return &Joiner{Reader: w, Tokens: w.tokens, Now: time.Now} }
+func (w *testEnv) joiner() *Joiner { return &Joiner{Reader: w, Tokens: w.tokens, Now: time.Now} }
 
 // The join credentials of a host are complete, and the same at each request; their token is in the cluster each time.
 func TestAHostGetsATokenOfItsOwn(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	h := host("Worker-1")
-	h.NodeLabels = map[string]string{"rack": "a"}
+	h.NodeLabels = map[string]string{"rack": "a", "node-role.kubernetes.io/worker": "", "node.kubernetes.io/pool": "a"}
+	h.NodeTaints = []domain.Taint{{Key: "dedicated", Value: "a", Effect: "NoSchedule"}}
 	first, err := w.joiner().Values(t.Context(), h, w.cluster)
 	require.NoError(t, err)
 	require.NotNil(t, first)
 	assert.Equal(t, "worker-1", first.NodeName)
-	assert.Equal(t, map[string]string{"rack": "a"}, first.Labels)
+	assert.Equal(t, map[string]string{"rack": "a", "node.kubernetes.io/pool": "a"}, first.Labels, "a kubelet that is started with the other one ends")
+	assert.Equal(t, []join.Taint{{Key: "dedicated", Value: "a", Effect: "NoSchedule"}}, first.Taints)
 	assert.Len(t, first.ClusterDNS, 2)
 	id, secret, _ := strings.Cut(first.Token, ".")
 	stored := &corev1.Secret{}
@@ -129,7 +132,7 @@ func TestAHostGetsATokenOfItsOwn(t *testing.T) {
 }
 
 func TestAClusterWithoutNodesGivesNothing(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	values, err := w.joiner().Values(t.Context(), host("a"), &domain.Cluster{ID: "of-rest"})
 	require.NoError(t, err)
 	assert.Nil(t, values, "a cluster of REST")
@@ -153,14 +156,14 @@ func TestNodeAccessThatCannotBeUsedIsRefused(t *testing.T) {
 		"routes without networks": {func(s *corev1.Secret) { delete(s.Data, "pod-cidr") }, "network host-gw needs podCIDRs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.change)
+			w := newTestEnv(t, c.change)
 			_, err := w.joiner().Values(t.Context(), host("a"), w.cluster)
 			require.ErrorContains(t, err, c.says)
 			assert.Equal(t, domain.Conflict, domain.KindOf(err))
 			assert.NotContains(t, err.Error(), hidden)
 		})
 	}
-	w := newWorld(t, func(s *corev1.Secret) { s.Name = "elsewhere" })
+	w := newTestEnv(t, func(s *corev1.Secret) { s.Name = "elsewhere" })
 	_, err := w.joiner().Values(t.Context(), host("a"), w.cluster)
 	require.ErrorContains(t, err, "which spec.clusterMetadata.nodeAccessSecretRef names, is not there")
 }
@@ -180,7 +183,7 @@ func TestAClusterThatHangsIsGivenUp(t *testing.T) {
 		Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "c"}}, CurrentContext: "c",
 	})
 	require.NoError(t, err)
-	w := newWorld(t, func(s *corev1.Secret) { s.Data["kubeconfig"] = config })
+	w := newTestEnv(t, func(s *corev1.Secret) { s.Data["kubeconfig"] = config })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err = w.joiner().Values(ctx, host("a"), w.cluster)
@@ -188,7 +191,7 @@ func TestAClusterThatHangsIsGivenUp(t *testing.T) {
 }
 
 // kubelet sends a certificate request as a user.
-func (w *world) kubelet(t *testing.T, user string, groups []string, request *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+func (w *testEnv) kubelet(t *testing.T, user string, groups []string, request *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	config := rest.CopyConfig(w.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
@@ -202,7 +205,7 @@ func (w *world) kubelet(t *testing.T, user string, groups []string, request *cer
 	return sent
 }
 
-func (w *world) verdict(request *certificatesv1.CertificateSigningRequest) Verdict {
+func (w *testEnv) verdict(request *certificatesv1.CertificateSigningRequest) Verdict {
 	if w.Get(context.Background(), client.ObjectKeyFromObject(request), request) == nil { //nolint:usetesting // it is asked until the end
 		for _, condition := range request.Status.Conditions {
 			switch condition.Type {
@@ -220,7 +223,7 @@ func (w *world) verdict(request *certificatesv1.CertificateSigningRequest) Verdi
 // Two replicas watch one cluster: an honest machine gets its certificate, an attacker with its token does not, and the token goes when the
 // Node is Ready.
 func TestWatchersDecideOnce(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	h := host("joins-here")
 	values, err := w.joiner().Values(t.Context(), h, w.cluster)
 	require.NoError(t, err)
@@ -273,4 +276,35 @@ func TestWatchersDecideOnce(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(watchers, func(w *Watcher) bool { ready, known := w.Ready("joins-here"); return ready && known }))
 	late := w.kubelet(t, "system:bootstrap:"+id, bootstrap, named("joins-here"))
 	require.Eventually(t, func() bool { return w.verdict(late) == Deny }, patience, 50*time.Millisecond, "the name is taken")
+}
+
+// Labels that a kubelet may not set are set for it, as soon as its Node is there and whenever they are missing. A Node that is not the machine's stays as it is.
+func TestANodeGetsTheLabelsThatItsKubeletMayNotSet(t *testing.T) {
+	w := newTestEnv(t, nil)
+	access, err := ReadAccess(t.Context(), w, w.deployment)
+	require.NoError(t, err)
+	watcher, err := Watch(t.Context(), access, testr.New(t), func() {}, func(context.Context, Machine, domain.Certificate) {})
+	require.NoError(t, err)
+	const role = "node-role.kubernetes.io/worker"
+	wanted := map[string]string{role: "", "topology.kubernetes.io/rack": "a"}
+	watcher.Expect([]Machine{{NodeName: "is-labelled", Labels: wanted, Certified: true, Joining: true}, {NodeName: "is-foreign", Labels: wanted, TokenID: "unused", Joining: true}})
+	made := func(name string) *corev1.Node {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"rack": "a"}}}
+		require.NoError(t, w.Create(t.Context(), node))
+		t.Cleanup(func() { assert.NoError(t, w.Delete(context.WithoutCancel(t.Context()), node)) })
+		return node
+	}
+	foreign, node := made("is-foreign"), made("is-labelled")
+	has := func() bool {
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		return labelled(node, wanted)
+	}
+	require.Eventually(t, has, patience, 50*time.Millisecond)
+	assert.Equal(t, "a", node.Labels["rack"])
+	before := node.DeepCopy()
+	delete(node.Labels, role)
+	require.NoError(t, w.Patch(t.Context(), node, client.MergeFrom(before)))
+	require.Eventually(t, has, patience, 50*time.Millisecond, "the label is missing")
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	assert.NotContains(t, foreign.Labels, role, "no certificate was approved for it")
 }

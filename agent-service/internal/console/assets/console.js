@@ -15,6 +15,45 @@
   document.addEventListener("htmx:sseError", function () { say("lost"); });
   document.addEventListener("htmx:sseOpen", function () { say("back"); });
 
+  // How many changes the stream has told of, and how many of them the live part was last asked for after.
+  var changes = 0, known = 0;
+
+  // The stream of changes, for the extension. One that cannot be opened, as while a proxy answers in place of the service, is opened again every 2 seconds: the
+  // extension would wait twice as long each time. The event "ended" says that the session has ended.
+  htmx.createEventSource = function (url) {
+    var source, listeners = [], self = { readyState: EventSource.CONNECTING };
+    function open() {
+      source = new EventSource(url, { withCredentials: true });
+      source.addEventListener("changed", function () { changes++; });
+      listeners.forEach(function (l) { source.addEventListener(l.type, l.call); });
+      source.addEventListener("ended", function () {
+        self.close();
+        location.replace(document.body.dataset.signIn);
+      });
+      source.onopen = function (event) { if (self.onopen) self.onopen(event); };
+      source.onerror = function (event) {
+        if (self.onerror) self.onerror(event);
+        if (source.readyState === EventSource.CLOSED && self.readyState !== EventSource.CLOSED) setTimeout(function () {
+          if (self.readyState !== EventSource.CLOSED) open();
+        }, 2000);
+      };
+    }
+    self.addEventListener = function (type, call) {
+      listeners.push({ type: type, call: call });
+      source.addEventListener(type, call);
+    };
+    self.removeEventListener = function (type, call) {
+      listeners = listeners.filter(function (l) { return l.type !== type || l.call !== call; });
+      source.removeEventListener(type, call);
+    };
+    self.close = function () {
+      self.readyState = EventSource.CLOSED;
+      source.close();
+    };
+    open();
+    return self;
+  };
+
   // The page after a sign-in leads on, and leaves no code of the issuer in the history.
   var follow = document.querySelector("a[data-follow]");
   if (follow) location.replace(follow.href);
@@ -57,9 +96,10 @@
   document.addEventListener("htmx:beforeSwap", function (event) {
     var live = document.getElementById("live");
     if (!live || event.detail.target !== live) return;
-    if (pressed) { missed = true; event.detail.shouldSwap = false; return; }
+    var working = live.hasAttribute("data-working"); // the answer says which machines are done: the next request goes on from it
+    if (pressed && !working) { missed = true; event.detail.shouldSwap = false; return; }
     var next = part(event.detail.xhr.responseText);
-    if (next === null || next === shown) { event.detail.shouldSwap = false; return; }
+    if (next === null || next === shown && !working) { event.detail.shouldSwap = false; return; }
     shown = next;
     kept = {};
     live.querySelectorAll("input[type=checkbox][id], select[id], details[id]").forEach(function (e) {
@@ -77,4 +117,30 @@
     count();
   });
   document.addEventListener("DOMContentLoaded", count);
+
+  // An action that is under way goes on with the next machines, once the page or its last part is there.
+  function goOn() {
+    var live = document.getElementById("live");
+    if (live && live.hasAttribute("data-working")) htmx.trigger(live, "again");
+  }
+  document.addEventListener("DOMContentLoaded", function () { setTimeout(goOn); });
+  document.addEventListener("htmx:afterSettle", goOn);
+
+  // A change that comes while an answer is under way goes by the live part that the answer replaces: the new one is asked for again.
+  document.addEventListener("htmx:beforeRequest", function (event) {
+    if (event.detail.elt.id === "live") known = changes;
+  });
+  document.addEventListener("htmx:afterSettle", function () {
+    var live = document.getElementById("live");
+    if (live && live.hasAttribute("hx-get") && changes > known) htmx.trigger(live, "sse:changed");
+  });
+
+  // An action that the service could not be asked to go on with is gone on with later.
+  ["htmx:sendError", "htmx:responseError"].forEach(function (name) {
+    document.addEventListener(name, function (event) {
+      var status = event.detail.xhr ? event.detail.xhr.status : 0;
+      if (!event.target.hasAttribute || !event.target.hasAttribute("data-working") || status >= 400 && status < 500) return;
+      setTimeout(function () { htmx.trigger(event.target, "again"); }, 2000);
+    });
+  });
 })();

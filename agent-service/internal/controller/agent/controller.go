@@ -51,7 +51,7 @@ type Hosts interface {
 // Restorer makes hosts again of what their Agents record, where the service lost its data.
 type Restorer interface {
 	RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error)
-	RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error
+	RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef, wipe domain.Wipe) error
 }
 
 // Deps are what a Reconciler works with; all are required.
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	}
 	for _, stranger := range seen.strangers {
 		if !stranger.DeletionTimestamp.IsZero() {
-			err = errors.Join(err, r.letGo(ctx, stranger))
+			err = errors.Join(err, r.removeFinalizer(ctx, stranger))
 		}
 	}
 	switch {
@@ -195,7 +195,7 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) (ctrl.Result, 
 	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return ctrl.Result{}, fmt.Errorf("deregistering host %s: %w", seen.key, err)
 	}
-	return ctrl.Result{}, r.letGo(ctx, seen.agent)
+	return ctrl.Result{}, r.removeFinalizer(ctx, seen.agent)
 }
 
 // revoke ends the tokens of the machine where a user asks for it. The annotation goes last: what is interrupted is done once more.
@@ -211,8 +211,8 @@ func (r *Reconciler) revoke(ctx context.Context, seen *snapshot) error {
 	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
-// letGo lets an Agent disappear that is being deleted.
-func (r *Reconciler) letGo(ctx context.Context, agent *agentv1.Agent) error {
+// removeFinalizer lets an Agent disappear that is being deleted.
+func (r *Reconciler) removeFinalizer(ctx context.Context, agent *agentv1.Agent) error {
 	before := agent.DeepCopy()
 	if !controllerutil.RemoveFinalizer(agent, agentv1.AgentFinalizer) {
 		return nil

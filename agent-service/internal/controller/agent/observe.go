@@ -190,10 +190,14 @@ func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service
 	if len(spec.NodeLabels) > 0 {
 		desired.NodeLabels = spec.NodeLabels
 	}
+	for _, taint := range spec.NodeTaints {
+		desired.NodeTaints = append(desired.NodeTaints, domain.Taint(taint))
+	}
 	if len(spec.IgnitionEndpointHTTPHeaders) > 0 {
 		desired.IgnitionEndpointHTTPHeaders = spec.IgnitionEndpointHTTPHeaders
 	}
 	if key := ClusterKey(agent); key != (client.ObjectKey{}) {
+		desired.Wipe = poolWipe(agent)
 		deployment := &hivev1.ClusterDeployment{}
 		err := r.Client.Get(ctx, key, deployment)
 		if apierrors.IsNotFound(err) {
@@ -207,6 +211,14 @@ func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service
 	var err error
 	desired.IgnitionEndpointToken, err = r.ignitionToken(ctx, agent)
 	return desired, err
+}
+
+// poolWipe is what the MachinePool that took an Agent has wiped of its machine when it is released; empty without one. One that was taken before pools said so is wiped, too.
+func poolWipe(agent *agentv1.Agent) domain.Wipe {
+	if wipe := agent.Annotations[agentv1.MachinePoolWipeAnnotation]; wipe != "" || agent.Labels[agentv1.MachinePoolLabel] == "" {
+		return domain.Wipe(wipe)
+	}
+	return domain.WipeInstalledDisk
 }
 
 // ignitionToken is read from the Agent's own namespace only.

@@ -59,13 +59,12 @@ func released(h *domain.Host) []agentv1.Condition {
 	return []agentv1.Condition{said}
 }
 
-// reserved is the condition Reserved of a host that an allocation holds; none for others. It does not name the user, who may be of another namespace.
+// reserved is the condition Reserved of a host that an allocation holds; none for others.
 func reserved(h *domain.Host, now time.Time) []agentv1.Condition {
 	if !h.Reservation.Holds(now) {
 		return nil
 	}
-	return []agentv1.Condition{condition(agentv1.ConditionReserved, corev1.ConditionTrue, agentv1.ReasonAllocated,
-		"The machine was allocated over REST and is reserved until "+h.Reservation.Until.UTC().Format(time.RFC3339)+": only the user who reserved it can bind it before")}
+	return []agentv1.Condition{condition(agentv1.ConditionReserved, corev1.ConditionTrue, agentv1.ReasonAllocated, h.Reservation.Sentence())}
 }
 
 // deprovision is the cluster that the host left; nil for a host that is bound, or never was.

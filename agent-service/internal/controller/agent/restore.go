@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,7 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 	status := &seen.agent.Status
 	_, err = r.Service.RestoreHost(ctx, domain.Kubernetes, seen.key, domain.RestoredHost{
 		ClusterID: was.clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
+		MACAddresses: macs(status.Inventory.Interfaces),
 	})
 	if domain.KindOf(err) == domain.NotFound {
 		seen.soon = true
@@ -93,6 +95,17 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 		err = r.observeHost(ctx, seen)
 	}
 	return err
+}
+
+// macs are those of the interfaces, in lower case.
+func macs(interfaces []agentv1.Interface) []string {
+	var found []string
+	for i := range interfaces {
+		if mac := strings.ToLower(interfaces[i].MacAddress); mac != "" {
+			found = append(found, mac)
+		}
+	}
+	return found
 }
 
 // lostRelease is true for an Agent whose status says that its machine is not free yet, before the host h was made, which the service knows now: the service lost its data.
@@ -109,7 +122,7 @@ func (r *Reconciler) restoreRelease(ctx context.Context, seen *snapshot) error {
 	if left := seen.agent.Status.DeprovisionInfo; left != nil {
 		cluster = domain.KubeRef{Namespace: left.ClusterNamespace, Name: left.ClusterName}
 	}
-	if err := r.Service.RestoreRelease(ctx, domain.Kubernetes, seen.key, cluster); err != nil {
+	if err := r.Service.RestoreRelease(ctx, domain.Kubernetes, seen.key, cluster, poolWipe(seen.agent)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return r.observeHost(ctx, seen)

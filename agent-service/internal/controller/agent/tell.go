@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// told lists the outcomes that become events, but for the cluster that a machine is in now.
-var told = []outcome.Rule{
+// eventRules lists the outcomes that become events, but for the cluster that a machine is in now.
+var eventRules = []conditionevent.Rule{
 	{Condition: agentv1.ConditionSpecSynced, Action: "Apply", Warning: []string{agentv1.ReasonInputError}},
 	{
 		Condition: agentv1.ConditionConnected, Action: "Listen", Later: true,
@@ -36,7 +36,7 @@ var told = []outcome.Rule{
 
 // tell publishes outcomes of the machine, once the status says them.
 func (r *Reconciler) tell(seen *snapshot, before []agentv1.Condition) {
-	outcome.Tell(r.Recorder, seen.agent, nil, told, plain(before), plain(seen.agent.Status.Conditions))
+	conditionevent.Publish(r.Recorder, seen.agent, nil, eventRules, conditionevent.OfAgentInstall(before), conditionevent.OfAgentInstall(seen.agent.Status.Conditions))
 	c := seen.cluster
 	was := agentv1.FindCondition(before, agentv1.ConditionBound)
 	if c == nil || !agentv1.IsConditionTrue(seen.agent.Status.Conditions, agentv1.ConditionBound) || was != nil && was.Reason == agentv1.ReasonBound && !seen.moved {
@@ -51,12 +51,4 @@ func (r *Reconciler) tell(seen *snapshot, before []agentv1.Condition) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Kube.Namespace, Name: c.Kube.Name},
 	}
 	r.Recorder.Eventf(seen.agent, deployment, corev1.EventTypeNormal, agentv1.ReasonBound, "Bind", "Bound to ClusterDeployment %s/%s", c.Kube.Namespace, c.Kube.Name)
-}
-
-func plain(conditions []agentv1.Condition) []outcome.Condition {
-	said := make([]outcome.Condition, 0, len(conditions))
-	for _, c := range conditions {
-		said = append(said, outcome.Condition{Type: c.Type, Reason: c.Reason, Message: c.Message})
-	}
-	return said
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(news.ComesAndGoes)).
 		Watches(&agentv1.AgentClassification{}, follow(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
-		WatchesRawSource(news.Source[domain.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned}).
+		WatchesRawSource(news.Source[domain.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned, First: r.lacksAgent}).
 		WithOptions(controller.TypedOptions[domain.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[domain.HostKey]()}).
 		WithLogConstructor(func(key *domain.HostKey) logr.Logger {
 			if key == nil {
@@ -70,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(tracing.Reconciler("agent", conflict.Retried[domain.HostKey](r)))
+		Complete(tracing.Reconciler("agent", outcome.Reconciler[domain.HostKey](r)))
 }
 
 func follow(keys handler.TypedMapFunc[client.Object, domain.HostKey]) handler.TypedEventHandler[client.Object, domain.HostKey] {
@@ -139,6 +139,13 @@ func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []doma
 	case domain.InfraEnvChanged, domain.EventAdded, domain.EverythingChanged:
 	}
 	return nil
+}
+
+// lacksAgent is true for a host without an Agent: of a thousand machines that register at once, each has its Agent before Agents say more.
+func (r *Reconciler) lacksAgent(ctx context.Context, key domain.HostKey) bool {
+	var found agentv1.AgentList
+	err := r.Client.List(ctx, &found, client.MatchingFields{HostIndex: key.String()}, client.UnsafeDisableDeepCopy)
+	return err == nil && len(found.Items) == 0
 }
 
 // waiting are Agents for a cluster that are not in it as far as they say.

@@ -23,7 +23,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&agentv1.AgentClassification{}).
 		Watches(&agentv1.Agent{}, r.counted()).
 		WithOptions(controller.Options{RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.Reconciler("agentclassification", conflict.Retried[ctrl.Request](r)))
+		Complete(tracing.Reconciler("agentclassification", outcome.Reconciler[ctrl.Request](r)))
 }
 
 // counted enqueues the classes of an Agent's namespace when its labels change, many Agents together.

@@ -245,7 +245,6 @@ type counts struct {
 	controlPlane, controlPlaneReady int
 	workers, workersReady           int
 	unapproved                      int
-	percentage                      int
 }
 
 func count(seen *snapshot) counts {
@@ -261,15 +260,11 @@ func count(seen *snapshot) counts {
 				c.unapproved++
 			}
 		}
-		c.percentage += h.Progress.Percentage
 		if h.Role == "master" || rank(h.Role) == 1 && c.controlPlane < wanted {
 			c.controlPlane, c.controlPlaneReady = c.controlPlane+1, c.controlPlaneReady+ready
 		} else {
 			c.workers, c.workersReady = c.workers+1, c.workersReady+ready
 		}
-	}
-	if len(seen.hosts) > 0 {
-		c.percentage /= len(seen.hosts)
 	}
 	return c
 }

@@ -70,11 +70,11 @@ func TestHostsWithoutARoleFillTheControlPlane(t *testing.T) {
 	seen := &snapshot{install: &hiveextv1.AgentClusterInstall{Spec: hiveextv1.AgentClusterInstallSpec{
 		ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 2, WorkerAgents: 1},
 	}}}
-	host := func(role string, state lifecycle.State, approved bool, percentage int) domain.Host {
-		return domain.Host{State: state, Progress: domain.Progress{Percentage: percentage}, HostSettings: domain.HostSettings{Role: role, Approved: approved}}
+	host := func(role string, state lifecycle.State, approved bool) domain.Host {
+		return domain.Host{State: state, HostSettings: domain.HostSettings{Role: role, Approved: approved}}
 	}
 	seen.hosts = []domain.Host{
-		host("worker", lifecycle.Known, true, 10), host("auto-assign", lifecycle.Insufficient, true, 20), host("auto-assign", lifecycle.Known, false, 30), host("master", lifecycle.Known, true, 40),
+		host("worker", lifecycle.Known, true), host("auto-assign", lifecycle.Insufficient, true), host("auto-assign", lifecycle.Known, false), host("master", lifecycle.Known, true),
 	}
-	assert.Equal(t, counts{controlPlane: 2, controlPlaneReady: 1, workers: 2, workersReady: 2, unapproved: 1, percentage: 25}, count(seen))
+	assert.Equal(t, counts{controlPlane: 2, controlPlaneReady: 1, workers: 2, workersReady: 2, unapproved: 1}, count(seen))
 }

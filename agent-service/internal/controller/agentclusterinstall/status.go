@@ -64,8 +64,8 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 		c := count(seen)
 		said.ControlPlaneAgentsDiscovered, said.ControlPlaneAgentsReady = c.controlPlane, c.controlPlaneReady
 		said.WorkerAgentsDiscovered, said.WorkerAgentsReady = c.workers, c.workersReady
-		said.ValidationsInfo = validations(seen, c)
-		said.Progress = &hiveextv1.ClusterProgress{TotalPercentage: int64(c.percentage)}
+		said.ValidationsInfo = validations(seen)
+		said.Progress = &hiveextv1.ClusterProgress{TotalPercentage: int64(seen.cluster.Progress().TotalPercentage)}
 		said.DebugInfo = hiveextv1.ClusterDebugInfo{
 			State: string(seen.cluster.Status), StateInfo: seen.cluster.StatusInfo, EventsURL: url + "/api/assisted-install/v2/events?cluster_id=" + seen.cluster.ID,
 			LogsURL: said.DebugInfo.LogsURL,

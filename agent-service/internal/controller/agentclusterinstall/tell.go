@@ -4,13 +4,13 @@
 package agentclusterinstall
 
 import (
-	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// told lists the outcomes that become events.
-var told = []outcome.Rule{
+// eventRules lists the outcomes that become events.
+var eventRules = []conditionevent.Rule{
 	{Condition: agentv1.ConditionSpecSynced, Action: "Apply", Warning: []string{agentv1.ReasonInputError}},
 	{
 		Condition: hivev1.ClusterInstallCompleted, Action: "Install",
@@ -22,21 +22,13 @@ var told = []outcome.Rule{
 }
 
 // begins becomes an event where an installation was to begin and could not.
-var begins = outcome.Rule{Condition: hivev1.ClusterInstallRequirementsMet, Action: "Install", Warning: []string{reasonClusterNotReady}}
+var begins = conditionevent.Rule{Condition: hivev1.ClusterInstallRequirementsMet, Action: "Install", Warning: []string{reasonClusterNotReady}}
 
 // tell publishes outcomes of the cluster, once the status says them.
 func (r *Reconciler) tell(seen *snapshot, before []hivev1.Condition) {
-	rules := told
+	rules := eventRules
 	if seen.refusal != nil {
-		rules = append([]outcome.Rule{begins}, told...)
+		rules = append([]conditionevent.Rule{begins}, eventRules...)
 	}
-	outcome.Tell(r.Recorder, seen.install, nil, rules, plain(before), plain(seen.install.Status.Conditions))
-}
-
-func plain(conditions []hivev1.Condition) []outcome.Condition {
-	said := make([]outcome.Condition, 0, len(conditions))
-	for _, c := range conditions {
-		said = append(said, outcome.Condition{Type: c.Type, Reason: c.Reason, Message: c.Message})
-	}
-	return said
+	conditionevent.Publish(r.Recorder, seen.install, nil, rules, conditionevent.OfHive(before), conditionevent.OfHive(seen.install.Status.Conditions))
 }

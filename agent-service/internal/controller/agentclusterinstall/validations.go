@@ -4,14 +4,13 @@
 package agentclusterinstall
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/validate"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -27,6 +26,7 @@ func ignored(spec *hiveextv1.AgentClusterInstallSpec) hivev1.Condition {
 		{"manifestsConfigMapRef", spec.ManifestsConfigMapRef != nil}, {"manifestsConfigMapRefs", len(spec.ManifestsConfigMapRefs) > 0},
 		{"mirrorRegistryRef", spec.MirrorRegistryRef != nil}, {"platformType", spec.PlatformType != ""},
 		{"diskEncryption", encrypts(spec.DiskEncryption)}, {"ignitionEndpoint", spec.IgnitionEndpoint != nil}, {"ntpSources", len(spec.NTPSources) > 0},
+		{"networking.clusterNetwork[].hostPrefix", slices.ContainsFunc(spec.Networking.ClusterNetwork, func(n hiveextv1.ClusterNetworkEntry) bool { return n.HostPrefix != 0 })},
 	} {
 		if f.stated {
 			fields = append(fields, f.name)
@@ -43,43 +43,17 @@ func encrypts(e *hiveextv1.DiskEncryption) bool {
 	return e != nil && e.EnableOn != nil && *e.EnableOn != "none"
 }
 
-// validations are those of the cluster itself, by category. Their ids are those of assisted-service.
-func validations(seen *snapshot, c counts) map[string]agentv1.ValidationResults {
-	cluster := seen.cluster
-	unready := 0
+// validations are those of the cluster itself, by category.
+func validations(seen *snapshot) map[string]agentv1.ValidationResults {
+	members := make([]*domain.Host, 0, len(seen.hosts))
 	for i := range seen.hosts {
-		if !ready(&seen.hosts[i]) {
-			unready++
-		}
+		members = append(members, &seen.hosts[i])
 	}
-	return map[string]agentv1.ValidationResults{
-		"configuration": {verdict("pull-secret-set", cluster.PullSecret != "", "The pull secret is set", "The ClusterDeployment names no pull secret")},
-		"network": {
-			verdict("dns-domain-defined", cluster.BaseDNSDomain != "", "The base domain is defined", "The ClusterDeployment has no base domain"),
-			verdict("api-vips-defined", cluster.UserManagedNetworking || len(cluster.APIVIPs) > 0 || cluster.ControlPlaneCount == 1, "The addresses of the API are defined, or not needed",
-				"The addresses of the API are not defined: set apiVIPs, or userManagedNetworking"),
-		},
-		"hosts-data": {
-			verdict("all-hosts-are-ready-to-install", unready == 0, "All hosts in the cluster are ready to install", fmt.Sprintf("%d hosts of the cluster are not ready to install", unready)),
-			verdict("sufficient-masters-count", c.controlPlane >= cluster.ControlPlaneCount, "The cluster has the hosts of its control plane",
-				fmt.Sprintf("The cluster needs %d hosts of the control plane and has %d", cluster.ControlPlaneCount, c.controlPlane)),
-		},
+	cluster := *seen.cluster
+	cluster.Readiness = new(hostplan.ReadinessOf(&cluster, members))
+	found := map[string]agentv1.ValidationResults{}
+	for _, r := range cluster.Validations() {
+		found[r.Category] = append(found[r.Category], agentv1.ValidationResult{ID: r.ID, Status: string(r.Status), Message: r.Message})
 	}
-}
-
-// ready is true for hosts that can be installed, or are.
-func ready(h *domain.Host) bool {
-	switch h.State {
-	case lifecycle.Known, lifecycle.PreparingSuccessful, lifecycle.Installed, lifecycle.AddedToExistingCluster:
-		return true
-	default:
-		return lifecycle.Installs(h.State) || h.State == lifecycle.PreparingForInstallation
-	}
-}
-
-func verdict(id string, ok bool, good, bad string) agentv1.ValidationResult {
-	if ok {
-		return agentv1.ValidationResult{ID: id, Status: string(validate.Success), Message: good}
-	}
-	return agentv1.ValidationResult{ID: id, Status: string(validate.Failure), Message: bad}
+	return found
 }

@@ -5,6 +5,9 @@ package agentclusterinstall
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +27,8 @@ func TestIgnoredFieldsAreNamed(t *testing.T) {
 		`{"mirrorRegistryRef":{"name":"a","namespace":"b"}}`: "mirrorRegistryRef", `{"platformType":"VSphere"}`: "platformType",
 		`{"diskEncryption":{"enableOn":"all","mode":"tpmv2"}}`: "diskEncryption", `{"diskEncryption":{"enableOn":"none"}}`: "",
 		`{"ignitionEndpoint":{"url":"https://a"},"ntpSources":["b"]}`: "ignitionEndpoint, ntpSources", `{"holdInstallation":true}`: "",
+		`{"networking":{"clusterNetwork":[{"cidr":"10.128.0.0/14"},{"cidr":"fd01::/48","hostPrefix":64}]}}`: "networking.clusterNetwork[].hostPrefix",
+		`{"networking":{"clusterNetwork":[{"cidr":"10.128.0.0/14"}]}}`:                                      "",
 	} {
 		install := &hiveextv1.AgentClusterInstall{}
 		require.NoError(t, json.Unmarshal([]byte(text), &install.Spec))
@@ -36,6 +41,47 @@ func TestIgnoredFieldsAreNamed(t *testing.T) {
 		assert.Equal(t, corev1.ConditionTrue, c.Status, text)
 		assert.Equal(t, "These fields of the spec have no effect: "+want, c.Message)
 	}
+}
+
+// A field of the spec has an effect or is named as one without.
+func TestEachFieldIsUsedOrNamedAsIgnored(t *testing.T) {
+	ignored := []string{
+		"diskEncryption", "ignitionEndpoint", "manifestsConfigMapRef", "manifestsConfigMapRefs", "mirrorRegistryRef", "networking.clusterNetwork[].hostPrefix", "ntpSources", "platformType",
+	}
+	used := []string{
+		"apiVIP", "apiVIPs", "clusterDeploymentRef", "clusterMetadata", "holdInstallation", "imageSetRef", "ingressVIP", "ingressVIPs", "networking.clusterNetwork[].cidr",
+		"networking.machineNetwork[].cidr", "networking.serviceNetwork", "networking.userManagedNetworking", "provisionRequirements.arbiterAgents", "provisionRequirements.controlPlaneAgents",
+		"provisionRequirements.workerAgents", "proxy.httpProxy", "proxy.httpsProxy", "proxy.noProxy", "sshPublicKey",
+	}
+	known := slices.Concat(ignored, used)
+	assert.ElementsMatch(t, known, fieldsOf(reflect.TypeFor[hiveextv1.AgentClusterInstallSpec](), "", known))
+	everything := &hiveextv1.AgentClusterInstall{Spec: hiveextv1.AgentClusterInstallSpec{
+		DiskEncryption: &hiveextv1.DiskEncryption{EnableOn: new("all")}, IgnitionEndpoint: &hiveextv1.IgnitionEndpoint{}, ManifestsConfigMapRef: &hivev1.LocalObjectReference{},
+		ManifestsConfigMapRefs: []hiveextv1.ManifestsConfigMapReference{{}}, MirrorRegistryRef: &hiveextv1.ObjectReference{}, NTPSources: []string{"a"}, PlatformType: "None",
+		Networking: hiveextv1.Networking{ClusterNetwork: []hiveextv1.ClusterNetworkEntry{{HostPrefix: 23}}},
+	}}
+	said := hivev1.FindCondition(status(&snapshot{install: everything}, "http://muster", metav1.Now()).Conditions, conditionIgnored).Message
+	assert.ElementsMatch(t, ignored, strings.Split(strings.TrimPrefix(said, "These fields of the spec have no effect: "), ", "))
+}
+
+// fieldsOf are the paths of the fields of a type, down to those that are known.
+func fieldsOf(of reflect.Type, path string, known []string) []string {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	switch {
+	case slices.Contains(known, path):
+	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct:
+		return fieldsOf(of.Elem(), path+"[]", known)
+	case of.Kind() == reflect.Struct:
+		var found []string
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			found = append(found, fieldsOf(field.Type, strings.TrimPrefix(path+"."+name, "."), known)...)
+		}
+		return found
+	}
+	return []string{path}
 }
 
 func TestTheStatusHasTheValidationsOfTheCluster(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -74,7 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.Reconciler("agentclusterinstall", conflict.Retried[ctrl.Request](r)))
+		Complete(tracing.Reconciler("agentclusterinstall", outcome.Reconciler[ctrl.Request](r)))
 }
 
 func (r *Reconciler) list(ctx context.Context, index, value string) []reconcile.Request {

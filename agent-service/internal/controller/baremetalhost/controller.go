@@ -23,13 +23,13 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/bmhplan"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
 const (
-	// hostMACIndex finds BareMetalHosts, and agentMACIndex Agents, by namespace, InfraEnv and a MAC of the machine.
+	// hostMACIndex finds BareMetalHosts, and agentMACIndex Agents, by namespace and a MAC of the machine.
 	hostMACIndex  = "baremetalhost.mac"
 	agentMACIndex = "agent.mac"
 	// infraEnvIndex finds BareMetalHosts by the name of their InfraEnv.
@@ -56,9 +56,9 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		name    string
 		extract client.IndexerFunc
 	}{
-		{&metal3v1.BareMetalHost{}, hostMACIndex, func(o client.Object) []string { return keys(o, macsOf(o)) }},
+		{&metal3v1.BareMetalHost{}, hostMACIndex, macsOf},
 		{&metal3v1.BareMetalHost{}, infraEnvIndex, func(o client.Object) []string { return []string{o.GetLabels()[agentv1.InfraEnvLabel]} }},
-		{&agentv1.Agent{}, agentMACIndex, func(o client.Object) []string { return keys(o, macsOf(o)) }},
+		{&agentv1.Agent{}, agentMACIndex, macsOf},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.name, index.extract); err != nil {
 			return fmt.Errorf("indexing by MAC: %w", err)
@@ -67,15 +67,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// keys are what the indexes of MACs hold: a MAC counts within one InfraEnv of one namespace.
-func keys(object client.Object, macs []string) []string {
-	found := make([]string, 0, len(macs))
-	for _, mac := range macs {
-		found = append(found, object.GetLabels()[agentv1.InfraEnvLabel]+"/"+mac)
-	}
-	return found
-}
-
+// macsOf are the MACs of a machine, in lower case, without repetition.
 func macsOf(object client.Object) []string {
 	switch o := object.(type) {
 	case *metal3v1.BareMetalHost:
@@ -100,14 +92,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent)).
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.Reconciler("baremetalhost", conflict.Retried[ctrl.Request](r)))
+		Complete(tracing.Reconciler("baremetalhost", outcome.Reconciler[ctrl.Request](r)))
 }
 
 // ofAgent are the hosts that have a MAC of the Agent's machine.
 func (r *Reconciler) ofAgent(ctx context.Context, object client.Object) []ctrl.Request {
 	var requests []ctrl.Request
-	for _, key := range keys(object, macsOf(object)) {
-		requests = append(requests, r.requests(ctx, object.GetNamespace(), client.MatchingFields{hostMACIndex: key})...)
+	for _, mac := range macsOf(object) {
+		requests = append(requests, r.requests(ctx, object.GetNamespace(), client.MatchingFields{hostMACIndex: mac})...)
 	}
 	return requests
 }
@@ -175,20 +167,30 @@ func (r *Reconciler) observe(ctx context.Context, request ctrl.Request) (bmhplan
 	case !apierrors.IsNotFound(err):
 		return seen, fmt.Errorf("reading the InfraEnv of BareMetalHost %s: %w", request, err)
 	}
+	return seen, r.observeAgents(ctx, &seen)
+}
+
+// observeAgents reads the Agents whose machines report a MAC of the host.
+func (r *Reconciler) observeAgents(ctx context.Context, seen *bmhplan.Snapshot) error {
 	found := map[string]bool{}
-	for _, key := range keys(host, host.MACAddresses()) {
+	for _, mac := range macsOf(seen.Host) {
 		var agents agentv1.AgentList
-		if err := r.Client.List(ctx, &agents, client.InNamespace(host.Namespace), client.MatchingFields{agentMACIndex: key}); err != nil {
-			return seen, fmt.Errorf("looking for the Agent of BareMetalHost %s: %w", request, err)
+		if err := r.Client.List(ctx, &agents, client.InNamespace(seen.Host.Namespace), client.MatchingFields{agentMACIndex: mac}); err != nil {
+			return fmt.Errorf("looking for the Agent of BareMetalHost %s: %w", client.ObjectKeyFromObject(seen.Host), err)
 		}
 		for i := range agents.Items {
-			if agent := &agents.Items[i]; !found[agent.Name] {
-				found[agent.Name] = true
+			agent := &agents.Items[i]
+			switch {
+			case found[agent.Name]:
+			case agent.Labels[agentv1.InfraEnvLabel] == seen.Host.Labels[agentv1.InfraEnvLabel]:
 				seen.Agents = append(seen.Agents, agent)
+			default:
+				seen.Elsewhere = append(seen.Elsewhere, agent)
 			}
+			found[agent.Name] = true
 		}
 	}
-	return seen, nil
+	return nil
 }
 
 // patch writes what was decided on the version that was seen; a conflict is tried again with a newer one.

@@ -59,7 +59,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 
-// Reconcile brings the machines of a cluster to its power state. What is said of them is written first.
+// Reconcile brings the machines of a cluster to its power state. Conditions are written first.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (powerpl
 		agent := &agents.Items[i]
 		state := lifecycle.State(agent.Status.DebugInfo.State)
 		if !joined(state) && !lifecycle.Installs(state) {
-			// What the service says of it is not known, or it has failed: its host stays as it is while the cluster hibernates, and is switched on afterwards.
+			// The service does not know it, or it has failed: its host stays as it is while the cluster hibernates, and is switched on afterwards.
 			linked[hostOf(agent)] = err == nil && cluster.Spec.PowerState == hivev1.PowerStateHibernating
 			continue
 		}

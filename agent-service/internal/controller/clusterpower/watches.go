@@ -23,9 +23,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -70,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&metal3v1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost)).
 		WatchesRawSource(source.Channel(nodes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.ReconcilerOf("clusterpower", conflict.Retried[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
+		Complete(tracing.ReconcilerOf("clusterpower", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 
 // saysOtherwise lets through changes of what is said of machines: a pass may have seen the cluster as it was before it was said.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -163,7 +163,7 @@ func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stat
 	}
 	return r.Service.CreateInfraEnv(ctx, domain.Kubernetes, domain.NewInfraEnv{
 		ID: id, Name: infraEnv.Name, Kube: domain.KubeRef{Namespace: infraEnv.Namespace, Name: infraEnv.Name}, InfraEnvSettings: stated,
-		ImageGeneration: generation(infraEnv),
+		ImageGeneration: generation(infraEnv), Restored: infraEnv.Status.ISODownloadURL != "", // it had an image before
 	})
 }
 
@@ -209,6 +209,6 @@ func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env
 	if err := r.Client.Status().Patch(ctx, infraEnv, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("reporting on InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err))
 	}
-	outcome.Tell(r.Recorder, infraEnv, nil, told, outcomes(before), outcomes(infraEnv))
+	conditionevent.Publish(r.Recorder, infraEnv, nil, eventRules, conditionevent.OfAgentInstall(before.Status.Conditions), conditionevent.OfAgentInstall(infraEnv.Status.Conditions))
 	return nil
 }

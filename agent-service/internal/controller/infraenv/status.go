@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -16,19 +16,11 @@ import (
 // reasonHostsBound is why an InfraEnv that is being deleted is still there.
 const reasonHostsBound = "HostsBound"
 
-// told lists the outcomes that become events.
-var told = []outcome.Rule{{
+// eventRules lists the outcomes that become events.
+var eventRules = []conditionevent.Rule{{
 	Condition: agentv1.ConditionImageCreated, Action: "CreateImage", Normal: []string{agentv1.ReasonInfraEnvAvailable},
 	Warning: []string{agentv1.ReasonImageCreationError, agentv1.ReasonMissingClusterDeployment, reasonHostsBound},
 }}
-
-func outcomes(infraEnv *agentv1.InfraEnv) []outcome.Condition {
-	conditions := make([]outcome.Condition, 0, len(infraEnv.Status.Conditions))
-	for _, c := range infraEnv.Status.Conditions {
-		conditions = append(conditions, outcome.Condition{Type: c.Type, Reason: c.Reason, Message: c.Message})
-	}
-	return conditions
-}
 
 // status is what to say of an InfraEnv: where its image is, or what stands in the way.
 func status(infraEnv *agentv1.InfraEnv, env *domain.InfraEnv, a Addresses, obstacle error, now metav1.Time) agentv1.InfraEnvStatus {

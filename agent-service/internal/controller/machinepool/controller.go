@@ -23,8 +23,6 @@ const (
 	owner = "agent-service/machinepool"
 	// look is how often a pool is looked at that is not as it should be: not everything that it waits for is watched.
 	look = 30 * time.Second
-	// lookAgain is how soon it is looked at again after an Agent changed while it was written.
-	lookAgain = time.Second
 	// drainTimeout is how long the pods of a node may take to leave it, where the pool does not say.
 	drainTimeout = 5 * time.Minute
 	// releaseTimeout is how long a machine may take beside that to leave a cluster before its pool is gone without it.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,9 +54,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 // execute does what was decided, and puts what the API server made of Agents into the snapshot.
 func (r *Reconciler) execute(ctx context.Context, seen *snapshot, d machineplan.Decision) error {
 	taken, err := r.take(ctx, seen, d)
-	for i := range d.Release {
-		err = errors.Join(err, r.change(ctx, seen, d.Release[i].Name, seen.unbind))
-	}
+	err = errors.Join(err, r.give(ctx, seen, d.Release))
 	for i := range d.Forget {
 		if name := d.Forget[i].Name; !slices.Contains(taken, name) {
 			err = errors.Join(err, r.change(ctx, seen, name, forget))
@@ -141,6 +140,32 @@ func (r *Reconciler) install(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
+// releasesAtOnce is how many machines of a pool are released at the same time.
+const releasesAtOnce = 5
+
+// give releases machines. They do not wait for each other's writes: a cluster that goes lets all of them go.
+func (r *Reconciler) give(ctx context.Context, seen *snapshot, machines []machineplan.Machine) error {
+	patched, errs := make([]*agentv1.Agent, len(machines)), make([]error, len(machines))
+	var all errgroup.Group
+	all.SetLimit(releasesAtOnce)
+	for i := range machines {
+		all.Go(func() error {
+			patched[i], errs[i] = r.patched(ctx, seen.agents[machines[i].Name], seen.unbind)
+			return nil
+		})
+	}
+	_ = all.Wait() // the errors are in errs
+	for i := range machines {
+		switch {
+		case errs[i] == nil:
+			seen.agents[machines[i].Name] = patched[i]
+		case apierrors.IsConflict(errs[i]) || apierrors.IsNotFound(errs[i]):
+			errs[i] = nil // its event follows
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // change patches an Agent of the pool. One that changed meanwhile is looked at again later.
 func (r *Reconciler) change(ctx context.Context, seen *snapshot, name string, do func(*agentv1.Agent)) error {
 	err := r.patch(ctx, seen, name, do)
@@ -152,14 +177,18 @@ func (r *Reconciler) change(ctx context.Context, seen *snapshot, name string, do
 
 // patch changes an Agent as it was seen, or not at all: everything that is written about a machine is one write.
 func (r *Reconciler) patch(ctx context.Context, seen *snapshot, name string, do func(*agentv1.Agent)) error {
-	before := seen.agents[name]
+	after, err := r.patched(ctx, seen.agents[name], do)
+	if err == nil {
+		seen.agents[name] = after
+	}
+	return err
+}
+
+// patched is what the API server made of a patch.
+func (r *Reconciler) patched(ctx context.Context, before *agentv1.Agent, do func(*agentv1.Agent)) (*agentv1.Agent, error) {
 	after := before.DeepCopy()
 	do(after)
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner)); err != nil {
-		return err
-	}
-	seen.agents[name] = after
-	return nil
+	return after, r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner))
 }
 
 // bind makes an Agent a machine of the pool.
@@ -168,6 +197,7 @@ func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
 		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.MachinePoolLabel, s.key.Name)
 		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.MachinePoolNamespaceLabel, s.key.Namespace)
 		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolBoundAtAnnotation, now.UTC().Format(time.RFC3339))
+		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolWipeAnnotation, string(s.wipe()))
 		agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: s.key.Namespace, Name: s.cluster.Name}
 		if agent.Spec.Hostname == "" {
 			agent.Spec.Hostname = s.hostname(agent)
@@ -178,10 +208,13 @@ func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
 			}
 			maps.Copy(agent.Spec.NodeLabels, s.pool.Spec.Labels)
 		}
+		for _, taint := range s.taints() {
+			agent.Spec.NodeTaints = append(slices.DeleteFunc(agent.Spec.NodeTaints, func(t agentv1.NodeTaint) bool { return t.Key == taint.Key && t.Effect == taint.Effect }), taint)
+		}
 	}
 }
 
-// unbind releases a machine. The labels of the pool stay until the machine is free.
+// unbind releases a machine. The labels of the pool, and what is to be wiped, stay until the machine is free.
 func (s *snapshot) unbind(agent *agentv1.Agent) {
 	agent.Spec.ClusterDeploymentName = nil
 	if agent.Spec.Hostname == s.hostname(agent) {
@@ -191,7 +224,25 @@ func (s *snapshot) unbind(agent *agentv1.Agent) {
 		stated, ok := s.pool.Spec.Labels[key]
 		return ok && stated == value
 	})
+	agent.Spec.NodeTaints = slices.DeleteFunc(agent.Spec.NodeTaints, func(t agentv1.NodeTaint) bool { return slices.Contains(s.taints(), t) })
 	delete(agent.Annotations, agentv1.DeleteMachineAnnotation)
+}
+
+// taints are those of the pool's nodes.
+func (s *snapshot) taints() []agentv1.NodeTaint {
+	taints := make([]agentv1.NodeTaint, 0, len(s.pool.Spec.Taints))
+	for _, taint := range s.pool.Spec.Taints {
+		taints = append(taints, agentv1.NodeTaint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})
+	}
+	return taints
+}
+
+// wipe is what is wiped of machines that the pool binds, when they are released.
+func (s *snapshot) wipe() hivev1.MachineWipe {
+	if release := s.spec().OnRelease; release != nil && release.Wipe != "" {
+		return release.Wipe
+	}
+	return hivev1.WipeInstalledDisk
 }
 
 // hostname is the name of a node whose Agent states none. It is made of the Agent's name as a whole: ids of machines of one vendor begin alike.
@@ -205,6 +256,7 @@ func forget(agent *agentv1.Agent) {
 	delete(agent.Labels, agentv1.MachinePoolLabel)
 	delete(agent.Labels, agentv1.MachinePoolNamespaceLabel)
 	delete(agent.Annotations, agentv1.MachinePoolBoundAtAnnotation)
+	delete(agent.Annotations, agentv1.MachinePoolWipeAnnotation)
 }
 
 // release removes the finalizer of a pool that is being deleted, once no machine is bound and none needs the cluster any more. A machine that does not answer
@@ -227,11 +279,7 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ct
 			continue
 		}
 		// Not by change: once the pool is gone, nothing would take its labels from an Agent that was changed meanwhile.
-		err := r.patch(ctx, seen, seen.machines[i].Name, forget)
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: lookAgain}, nil
-		}
-		if client.IgnoreNotFound(err) != nil {
+		if err := r.patch(ctx, seen, seen.machines[i].Name, forget); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("taking the labels of MachinePool %s from Agent %s: %w", seen.key, seen.machines[i].Name, err)
 		}
 	}

@@ -6,6 +6,7 @@ package machinepool
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,18 +73,25 @@ func TestAMachinePoolNeedsNoHandWork(t *testing.T) {
 	r := newRack(t)
 	n := &nodes{}
 	r.replica(n, always)
-	pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) { p.Spec.Labels = map[string]string{"tier": "web", "empty": ""} })
+	pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) {
+		p.Spec.Labels = map[string]string{"tier": "web", "empty": ""}
+		p.Spec.Taints = []corev1.Taint{{Key: "tier", Value: "web", Effect: corev1.TaintEffectNoSchedule}, {Key: "new", Effect: corev1.TaintEffectNoExecute}}
+	})
 	r.until(pool, "it says that there are no machines", func() bool { return says(pool, hivev1.MachinePoolMachinesAvailable, hivev1.ReasonNoSuitableAgents) })
 	assert.Equal(t, fmt.Sprintf("0 of 1 machines are bound. In namespace %s, no Agent matches", r.metal),
 		hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable).Message)
 
-	agent := r.agent("5f1c0e5e-0000-4000-8000-0123456789ab")
+	agent := r.agent("5f1c0e5e-0000-4000-8000-0123456789ab", func(a *agentv1.Agent) {
+		a.Spec.NodeTaints = []agentv1.NodeTaint{{Key: "of-the-user", Effect: "NoSchedule"}, {Key: "tier", Value: "db", Effect: "NoSchedule"}}
+	})
 	r.until(agent, "it is bound", func() bool {
 		return agentctl.ClusterKey(agent) == client.ObjectKey{Namespace: r.clusters, Name: "blue"}
 	})
 	node := agent.Spec.Hostname
 	assert.Regexp(t, "^worker-[0-9a-f]{8}$", node)
 	assert.Equal(t, map[string]string{"tier": "web", "empty": ""}, agent.Spec.NodeLabels)
+	assert.Equal(t, []agentv1.NodeTaint{{Key: "of-the-user", Effect: "NoSchedule"}, {Key: "tier", Value: "web", Effect: "NoSchedule"}, {Key: "new", Effect: "NoExecute"}}, agent.Spec.NodeTaints)
+	assert.True(t, says(pool, hivev1.MachinePoolUnsupportedConfiguration, hivev1.ReasonConfigurationSupported))
 	install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Namespace: r.clusters, Name: "blue"}}
 	r.until(install, "hosts can join the cluster", func() bool { return len(install.OwnerReferences) == 1 })
 	r.until(pool, "it is Binding", func() bool {
@@ -107,6 +115,7 @@ func TestAMachinePoolNeedsNoHandWork(t *testing.T) {
 	r.until(agent, "it is released", func() bool { return agentctl.ClusterKey(agent).Name == "" })
 	assert.Empty(t, agent.Spec.Hostname)
 	assert.Empty(t, agent.Spec.NodeLabels)
+	assert.Equal(t, []agentv1.NodeTaint{{Key: "of-the-user", Effect: "NoSchedule"}}, agent.Spec.NodeTaints)
 	assert.Equal(t, client.ObjectKeyFromObject(pool), takenBy(agent), "its labels stay until it is free")
 	r.until(pool, "it is Releasing", func() bool {
 		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseReleasing
@@ -201,13 +210,92 @@ func TestAMachineThatDoesNotAnswerDoesNotBlockTheDeletionOfItsPool(t *testing.T)
 	assert.Empty(t, takenBy(dead).Name)
 }
 
+// Machines that died wait for their user for ever. They do not keep the pool from releasing the next one.
+func TestDeadMachinesDoNotStallAScaleDown(t *testing.T) {
+	r := newRack(t)
+	n := &nodes{}
+	r.replica(n, always)
+	agents := map[string]*agentv1.Agent{}
+	for _, name := range []string{"live-1", "live-2", "dead-1", "dead-2", "dead-3"} {
+		agents[name] = r.agent(name)
+	}
+	pool := r.pool(r.cluster("blue").Name, 5)
+	for name, agent := range agents {
+		r.until(agent, "it is taken", func() bool { return takenBy(agent).Name != "" })
+		if strings.HasPrefix(name, "live") {
+			n.ready.Store(agent.Spec.Hostname, true)
+		}
+		r.becomes(agent, func(s *agentv1.AgentStatus) {
+			s.DebugInfo.State, s.Progress.CurrentStage = "added-to-existing-cluster", "Done"
+		})
+	}
+	r.until(pool, "two of its nodes are Ready", func() bool { return pool.Status.ReadyReplicas == 2 })
+	change(r, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(3)) })
+	released := map[string]bool{}
+	for range 2 {
+		var left *agentv1.Agent
+		require.Eventually(t, func() bool {
+			for name, agent := range agents {
+				if released[name] || r.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent) != nil {
+					continue
+				}
+				if agentctl.ClusterKey(agent).Name == "" {
+					left, released[name] = agent, true
+					return true
+				}
+			}
+			return false
+		}, patience, 50*time.Millisecond, "the next dead machine is released")
+		r.becomes(left, func(s *agentv1.AgentStatus) {
+			s.DebugInfo.State = "unbinding-pending-user-action"
+			agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: agentv1.ConditionReleased, Status: corev1.ConditionFalse, Reason: agentv1.ReasonWaitingForUser}, metav1.Now())
+		})
+	}
+	assert.NotContains(t, released, "live-1")
+	assert.NotContains(t, released, "live-2")
+	r.until(pool, "three machines are left", func() bool { return pool.Status.Replicas == 3 })
+}
+
+// What is wiped of a machine is agreed when it is bound, and stays on its Agent until the machine is free.
+func TestAMachineIsWipedAsItsPoolSays(t *testing.T) {
+	for name, test := range map[string]struct {
+		release *hivev1.MachineRelease
+		want    string
+	}{
+		"by default the installed disk": {nil, "InstalledDisk"},
+		"all disks":                     {&hivev1.MachineRelease{Wipe: hivev1.WipeAllDisks}, "AllDisks"},
+		"nothing":                       {&hivev1.MachineRelease{Wipe: hivev1.WipeNone}, "None"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRack(t)
+			r.replica(&nodes{}, always)
+			agent := r.agent("one")
+			pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) { p.Spec.Platform.AgentBareMetal.OnRelease = test.release })
+			r.until(agent, "it is taken", func() bool { return takenBy(agent).Name != "" })
+			assert.Equal(t, test.want, agent.Annotations[agentv1.MachinePoolWipeAnnotation])
+			r.until(pool, "all fields have their effect", func() bool {
+				return says(pool, hivev1.MachinePoolUnsupportedConfiguration, hivev1.ReasonConfigurationSupported)
+			})
+			r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "added-to-existing-cluster" })
+			change(r, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })
+			r.until(agent, "it is released", func() bool { return agentctl.ClusterKey(agent).Name == "" })
+			assert.Equal(t, test.want, agent.Annotations[agentv1.MachinePoolWipeAnnotation])
+			r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "known-unbound" })
+			r.until(agent, "it is free", func() bool { return takenBy(agent).Name == "" })
+			assert.NotContains(t, agent.Annotations, agentv1.MachinePoolWipeAnnotation)
+		})
+	}
+}
+
 var errDied = errors.New("the process died here")
 
 // A process dies at each of its writes, before it is done and after, and the next one goes on: the pool ends with as many machines as are wanted, and without any
 // when it is deleted.
 func TestAProcessMayDieAtEveryWrite(t *testing.T) {
-	const last = 12
-	for n := int64(1); n <= last; n++ {
+	const most = 100
+	for n, dies := int64(1), true; dies; n++ {
+		require.Less(t, n, int64(most), "it writes without end")
+		dies = false // until it has written all that it has to
 		for _, done := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, done %t", n, done), func(t *testing.T) {
 				r := newRack(t)
@@ -215,7 +303,7 @@ func TestAProcessMayDieAtEveryWrite(t *testing.T) {
 					r.agent(fmt.Sprintf("agent-%d", i))
 				}
 				var writes, died atomic.Int64
-				dies := func(do func() error) error {
+				write := func(do func() error) error {
 					if writes.Add(1) < n {
 						return do()
 					}
@@ -225,9 +313,10 @@ func TestAProcessMayDieAtEveryWrite(t *testing.T) {
 					}
 					return errDied
 				}
-				r.replica(&nodes{}, dies)
+				r.replica(&nodes{}, write)
 				pool := r.pool(r.cluster("blue").Name, 2)
 				r.until(pool, "the process died, or has nothing more to do", func() bool { return died.Load() == 1 || pool.Status.Replicas == 2 })
+				dies = dies || died.Load() == 1
 				r.replica(&nodes{}, always)
 				require.Eventually(t, func() bool { return r.has()["blue"] == 2 }, patience, 50*time.Millisecond)
 				require.NoError(t, r.user.Delete(t.Context(), pool))

@@ -159,6 +159,7 @@ func (r *Reconciler) machine(seen *snapshot, agent *agentv1.Agent) machineplan.M
 		Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname)),
 	}
 	if m.Mine {
+		m.Left = !m.Ours && !usesCluster(agent)
 		m.Phase, m.Message = r.phase(seen, agent, state, &m)
 	}
 	return m

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -33,8 +33,8 @@ var phases = map[machineplan.Phase]hivev1.MachinePhase{
 	machineplan.Joining: hivev1.MachinePhaseJoining, machineplan.Ready: hivev1.MachinePhaseReady, machineplan.Releasing: hivev1.MachinePhaseReleasing,
 }
 
-// told lists the outcomes that become events.
-var told = []outcome.Rule{
+// eventRules lists the outcomes that become events.
+var eventRules = []conditionevent.Rule{
 	{Condition: hivev1.MachinePoolMachinesAvailable, Action: "Bind", Warning: []string{hivev1.ReasonNoSuitableAgents}},
 	{Condition: hivev1.MachinePoolReady, Action: "Join", Normal: []string{hivev1.ReasonAllNodesReady}, Warning: []string{hivev1.ReasonMachinesFailed}},
 }
@@ -51,16 +51,8 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot, d machineplan.D
 	if err := r.Client.Status().Patch(ctx, seen.pool, client.MergeFrom(before), client.FieldOwner(owner)); err != nil {
 		return false, client.IgnoreNotFound(fmt.Errorf("reporting on MachinePool %s: %w", seen.key, err))
 	}
-	outcome.Tell(r.Recorder, seen.pool, nil, told, plain(before.Status.Conditions), plain(after.Conditions))
+	conditionevent.Publish(r.Recorder, seen.pool, nil, eventRules, conditionevent.OfHive(before.Status.Conditions), conditionevent.OfHive(after.Conditions))
 	return asItShouldBe, nil
-}
-
-func plain(conditions []hivev1.Condition) []outcome.Condition {
-	said := make([]outcome.Condition, 0, len(conditions))
-	for _, c := range conditions {
-		said = append(said, outcome.Condition{Type: c.Type, Reason: c.Reason, Message: c.Message})
-	}
-	return said
 }
 
 // status is what to say of a pool.
@@ -185,8 +177,7 @@ func supported(seen *snapshot) hivev1.Condition {
 		name string
 		set  bool
 	}{
-		{"autoscaling", seen.pool.Spec.Autoscaling != nil}, {"taints", len(seen.pool.Spec.Taints) > 0},
-		{"platform.agentBareMetal.onRelease", seen.spec().OnRelease != nil},
+		{"autoscaling", seen.pool.Spec.Autoscaling != nil},
 	} {
 		if field.set {
 			without = append(without, "spec."+field.name)

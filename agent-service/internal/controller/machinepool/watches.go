@@ -21,8 +21,8 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(source.Channel(nodes, ofCluster)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.Reconciler("machinepool", conflict.Retried[ctrl.Request](r)))
+		Complete(tracing.Reconciler("machinepool", outcome.Reconciler[ctrl.Request](r)))
 }
 
 // list are the pools of a choice, those that wanted lets through where it is not nil.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -37,6 +38,8 @@ type Source[R comparable] struct {
 	All func(ctx context.Context) ([]R, error)
 	// Concerns says what a change concerns.
 	Concerns func(ctx context.Context, change domain.Change) []R
+	// First says that a request goes before others that wait. Nil where none does.
+	First func(ctx context.Context, request R) bool
 }
 
 // Start implements source.TypedSource.
@@ -55,13 +58,23 @@ func (s Source[R]) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 					s.everything(ctx, queue)
 					continue
 				}
-				for _, request := range s.Concerns(ctx, change) {
-					queue.Add(request)
-				}
+				s.enqueue(ctx, queue, s.Concerns(ctx, change))
 			}
 		}
 	}()
 	return nil
+}
+
+// enqueue adds requests, those that go first before others.
+func (s Source[R]) enqueue(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R], requests []R) {
+	ordered, is := queue.(priorityqueue.PriorityQueue[R])
+	for _, request := range requests {
+		if is && s.First != nil && s.First(ctx, request) {
+			ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(1)}, request)
+		} else {
+			queue.Add(request)
+		}
+	}
 }
 
 // everything tries until it is done or ctx ends.
@@ -71,9 +84,7 @@ func (s Source[R]) everything(ctx context.Context, queue workqueue.TypedRateLimi
 	}
 	for {
 		requests, err := s.All(ctx)
-		for _, request := range requests {
-			queue.Add(request)
-		}
+		s.enqueue(ctx, queue, requests)
 		if err == nil {
 			return
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -59,7 +59,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range r.Kinds {
 		made = made.WatchesRawSource(source.Kind(r.Claims, client.Object(empty(kind.Claim)), handler.EnqueueRequestsFromMapFunc(ofClaim)))
 	}
-	return made.Complete(tracing.Reconciler("nodeaddress", conflict.Retried[ctrl.Request](r)))
+	return made.Complete(tracing.Reconciler("nodeaddress", outcome.Reconciler[ctrl.Request](r)))
 }
 
 func ofClaim(_ context.Context, object client.Object) []ctrl.Request {

@@ -5,6 +5,7 @@ package release_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/release"
@@ -33,6 +35,8 @@ type service struct {
 	host    domain.Host
 	members []domain.Host
 	notes   []string
+	// failure is what the database answers.
+	failure error
 }
 
 func (s *service) GetHost(context.Context, domain.Principal, domain.HostKey) (*domain.Host, error) {
@@ -40,7 +44,7 @@ func (s *service) GetHost(context.Context, domain.Principal, domain.HostKey) (*d
 }
 
 func (s *service) ListHosts(context.Context, domain.Principal, domain.HostFilter) (domain.List[domain.Host], error) {
-	return domain.List[domain.Host]{Items: s.members, Total: len(s.members)}, nil
+	return domain.List[domain.Host]{Items: s.members, Total: len(s.members)}, s.failure
 }
 
 func (s *service) LeaveCluster(_ context.Context, _ domain.HostKey, _ time.Time, note string) error {
@@ -52,8 +56,8 @@ func (s *service) LeaveCluster(_ context.Context, _ domain.HostKey, _ time.Time,
 // authority is a certificate that nothing was signed by.
 const authority = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
-// deaf is a kubeconfig of an address at which nothing listens.
-const deaf = `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
+// unreachable is a kubeconfig of an address at which nothing listens.
+const unreachable = `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
 	"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`
 
 func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
@@ -62,7 +66,7 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 		Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "access"}, Type: hivev1.SecretTypeNodeAccess, Data: map[string][]byte{
-		hivev1.SecretKeyKubeconfig: []byte(deaf), hivev1.NodeAccessKeyServer: []byte("https://127.0.0.1:1"), hivev1.NodeAccessKeyCA: []byte(authority), hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"),
+		hivev1.SecretKeyKubeconfig: []byte(unreachable), hivev1.NodeAccessKeyServer: []byte("https://127.0.0.1:1"), hivev1.NodeAccessKeyCA: []byte(authority), hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"),
 	}}
 	for name, c := range map[string]struct {
 		objects []client.Object
@@ -114,4 +118,46 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 			assert.Contains(t, s.notes[0], c.says)
 		})
 	}
+}
+
+// While the management cluster or the database is away, nothing is known of the cluster: the machine keeps its Node until it has been asked.
+func TestAManagementClusterThatIsAwayGivesUpNoNode(t *testing.T) {
+	deployment := &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "1"},
+		Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	away := errors.New("connection refused")
+	var secrets error
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(deployment).WithIndex(&agentv1.Agent{}, agent.HostIndex, func(client.Object) []string { return nil }).
+		WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, isSecret := object.(*corev1.Secret); isSecret && secrets != nil {
+				return secrets
+			}
+			return c.Get(ctx, key, object, options...)
+		}}).Build()
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	tokens, err := workload.NewTokens([]byte("key"))
+	require.NoError(t, err)
+	s := &service{host: domain.Host{
+		HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h1"}, State: lifecycle.Reclaiming,
+		Release: domain.Release{ClusterID: "1", Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}, NodeName: "worker-1", StartedAt: clock.Now()},
+	}}
+	r := release.New(release.Deps{Client: api, Live: api, Service: s, Tokens: tokens, Clock: clock})
+	for _, fault := range []struct{ members, secrets error }{{away, nil}, {nil, away}} {
+		s.failure, secrets = fault.members, fault.secrets
+		for range 4 {
+			_, err := r.Reconcile(t.Context(), s.host.HostKey)
+			require.ErrorIs(t, err, away)
+			clock.SetTime(clock.Now().Add(release.AnswerTimeout))
+		}
+	}
+	s.failure, secrets = nil, nil
+	result, err := r.Reconcile(t.Context(), s.host.HostKey)
+	require.NoError(t, err)
+	assert.Positive(t, result.RequeueAfter, "the wait for the cluster begins now")
+	assert.Empty(t, s.notes)
 }

@@ -8,7 +8,6 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -28,10 +27,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/workload"
-	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -126,7 +126,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.own, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.ReconcilerOf("nodes", conflict.Retried[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
+		Complete(tracing.ReconcilerOf("nodes", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 
 // stops lets through the moment at which a hibernating cluster stops.
@@ -200,6 +200,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	addresses := workload.Addresses(hosts, access.Reserved())
+	for i := range machines {
+		machines[i].Addresses = addresses[machines[i].Host]
+	}
 	w.Expect(machines)
 	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, hosts)
 }
@@ -253,7 +257,11 @@ func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDep
 	for i := range hosts.Items {
 		if h := &hosts.Items[i]; joining(h.State) {
 			members = append(members, *h)
-			machines = append(machines, workload.Machine{Host: h.HostKey, ClusterID: h.ClusterID, NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true, Addresses: addresses(h)})
+			_, restricted := join.SplitLabels(h.NodeLabels)
+			machines = append(machines, workload.Machine{
+				Host: h.HostKey, ClusterID: h.ClusterID, NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true,
+				Labels: restricted, Certified: len(h.Node.Certificates) > 0,
+			})
 		}
 	}
 	return machines, members, nil
@@ -264,20 +272,6 @@ func joining(state lifecycle.State) bool {
 	return slices.Contains([]lifecycle.State{
 		lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction, lifecycle.Installed, lifecycle.AddedToExistingCluster,
 	}, state)
-}
-
-// addresses are those that the host's installed system may serve at: those that it was given, or else those that it reported. A host that was given some may have left the
-// reported ones, and another machine may have them.
-func addresses(h *domain.Host) (found []netip.Addr) {
-	if len(h.Addressing.Given) > 0 {
-		return h.Addressing.IPs()
-	}
-	for _, text := range h.Summary.Addresses {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			found = append(found, prefix.Addr())
-		}
-	}
-	return found
 }
 
 // watch returns the watcher of a cluster, a new one where its access changed.

@@ -37,8 +37,8 @@ import (
 
 const patience = 3 * time.Minute
 
-// world is the service as users and agents find it: real store, real domain, real tokens, behind HTTP.
-type world struct {
+// testEnv is the service as users and agents find it: real store, real domain, real tokens, behind HTTP.
+type testEnv struct {
 	t         testing.TB
 	server    *httptest.Server
 	service   *service.Service
@@ -49,21 +49,21 @@ type world struct {
 }
 
 // later lets time pass for tokens of machines.
-func (w *world) later(d time.Duration) { w.ahead.Add(int64(d)) }
+func (w *testEnv) later(d time.Duration) { w.ahead.Add(int64(d)) }
 
-func newWorld(t testing.TB) *world {
+func newTestEnv(t testing.TB) *testEnv {
 	t.Helper()
-	return newWorldOn(t, filepath.Join(t.TempDir(), "a.db"))
+	return newTestEnvOn(t, filepath.Join(t.TempDir(), "a.db"))
 }
 
-// newWorldOn keeps its data at an address of a database.
-func newWorldOn(t testing.TB, address string) *world {
+// newTestEnvOn keeps its data at an address of a database.
+func newTestEnvOn(t testing.TB, address string) *testEnv {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), address)
 	require.NoError(t, err)
 	log := zaptest.NewLogger(t)
-	w := &world{t: t}
+	w := &testEnv{t: t}
 	w.service = service.New(db, service.Options{
 		Log: log, BaseURL: "https://muster.example.com", InstallerImage: "quay.example.com/muster/installer:1",
 		HostToken: func(ctx context.Context, h *domain.Host) (string, error) { return w.authority.ForInstalled(ctx, h) },
@@ -91,7 +91,7 @@ func newWorldOn(t testing.TB, address string) *world {
 }
 
 // people are those who have a token of the test's issuer.
-func (w *world) people(dir string) token.People {
+func (w *testEnv) people(dir string) token.People {
 	var err error
 	w.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(w.t, err)
@@ -107,7 +107,7 @@ func (w *world) people(dir string) token.People {
 // caller comes with headers.
 type caller map[string]string
 
-func (w *world) person(user string, groups ...string) caller {
+func (w *testEnv) person(user string, groups ...string) caller {
 	raw, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
 		"iss": "https://issuer", "sub": user, "groups": groups, "exp": time.Now().Add(time.Hour).Unix(),
 	}).SignedString(w.key)
@@ -115,7 +115,7 @@ func (w *world) person(user string, groups ...string) caller {
 	return caller{"Authorization": "Bearer " + raw}
 }
 
-func (w *world) image(infraEnv string) string {
+func (w *testEnv) image(infraEnv string) string {
 	generations, err := w.service.TokenGenerations(w.t.Context(), infraEnv)
 	require.NoError(w.t, err)
 	raw, err := w.authority.ForImage(infraEnv, generations)
@@ -133,7 +133,7 @@ type answer struct {
 func (a answer) text(name string) string { return fmt.Sprint(a.body[name]) }
 
 // call asks for a path below the base; body is JSON, a string as it is, or nil.
-func (w *world) call(who caller, method, path string, body any) answer {
+func (w *testEnv) call(who caller, method, path string, body any) answer {
 	w.t.Helper()
 	var content io.Reader
 	switch b := body.(type) {
@@ -163,14 +163,14 @@ func (w *world) call(who caller, method, path string, body any) answer {
 	return a
 }
 
-func (w *world) infraEnv(who caller, name string) string {
+func (w *testEnv) infraEnv(who caller, name string) string {
 	w.t.Helper()
 	a := w.call(who, "POST", "/infra-envs", map[string]any{"name": name, "pull_secret": `{"auths":{}}`})
 	require.Equal(w.t, http.StatusCreated, a.status, a.raw)
 	return a.text("id")
 }
 
-func (w *world) cluster(who caller, name string) string {
+func (w *testEnv) cluster(who caller, name string) string {
 	w.t.Helper()
 	a := w.call(who, "POST", "/clusters", map[string]any{"name": name, "openshift_version": "4.20", "pull_secret": `{"auths":{}}`})
 	require.Equal(w.t, http.StatusCreated, a.status, a.raw)
@@ -183,7 +183,7 @@ const inventory = `{"hostname":"h1","cpu":{"architecture":"x86_64","count":16},"
 	`"routes":[{"destination":"0.0.0.0","gateway":"10.0.0.254","interface":"eno1","family":2}]}`
 
 // host registers a machine with the image's token, as an agent in the field does, and reports its inventory. It returns the paths of the host and its token.
-func (w *world) host(infraEnv string) (path, narrowed string) {
+func (w *testEnv) host(infraEnv string) (path, narrowed string) {
 	w.t.Helper()
 	agent := caller{"X-Secret-Key": w.image(infraEnv)}
 	id := uuid.NewString()

@@ -1,8 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome publishes changes of an object's conditions as events of Kubernetes.
-package outcome
+// Package conditionevent publishes changes of an object's conditions as events of Kubernetes.
+package conditionevent
 
 import (
 	"slices"
@@ -31,8 +31,8 @@ type Rule struct {
 // Condition is what matters of one.
 type Condition struct{ Type, Reason, Message string }
 
-// Tell publishes the outcomes of an object, with another one that it concerns, or nil.
-func Tell(recorder events.EventRecorder, object, related runtime.Object, rules []Rule, before, after []Condition) {
+// Publish publishes the outcomes of an object, with another one that it concerns, or nil.
+func Publish(recorder events.EventRecorder, object, related runtime.Object, rules []Rule, before, after []Condition) {
 	for _, now := range after {
 		was := find(before, now.Type)
 		for _, rule := range rules {

@@ -7,6 +7,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,8 +28,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -87,7 +88,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(tracing.Reconciler("release", conflict.Retried[domain.HostKey](r)))
+		Complete(tracing.Reconciler("release", outcome.Reconciler[domain.HostKey](r)))
 }
 
 // leaves is true for a host whose cluster still has to be rid of it.
@@ -146,6 +147,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	}
 	gone, note, err := r.depart(ctx, h)
 	now := r.Clock.Now()
+	if err != nil && !errors.As(err, &awayError{}) {
+		return ctrl.Result{}, fmt.Errorf("releasing host %s: %w", key, err)
+	}
 	if err != nil {
 		away := now.Sub(r.since(key, now))
 		if away < AnswerTimeout {
@@ -166,7 +170,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// depart goes on with the departure. An error says that the cluster cannot be reached.
+// awayError says that the cluster itself cannot be reached. Any other error is one of the service or of the management cluster, and says nothing about it.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+// depart goes on with the departure.
 func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, note string, err error) {
 	release := h.Release
 	key := client.ObjectKey{Namespace: release.Cluster.Namespace, Name: release.Cluster.Name}
@@ -186,6 +195,9 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 		return true, fmt.Sprintf("The Node %s stays: it is host %s by now", release.NodeName, heir), nil
 	}
 	access, err := workload.ReadAccess(ctx, r.Live, deployment)
+	if domain.KindOf(err) == domain.Conflict || apierrors.IsForbidden(err) { // there is none that can be used, or it may not be read
+		return false, "", awayError{err}
+	}
 	if err != nil {
 		return false, "", err
 	}
@@ -194,7 +206,7 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	}
 	cluster, err := access.Client()
 	if err != nil {
-		return false, "", err
+		return false, "", awayError{err}
 	}
 	until := release.StartedAt // a cluster that is deleted is not drained
 	if deployment.DeletionTimestamp == nil {
@@ -203,7 +215,10 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	former := *h
 	former.ClusterID, former.Stamps.Binding = release.ClusterID, release.Binding
 	departure := workload.Departure{NodeName: release.NodeName, TokenID: r.Tokens.ID(&former), Since: release.StartedAt.Add(clockSkew), DrainUntil: until}
-	return departure.Depart(ctx, cluster, r.Clock.Now())
+	if gone, note, err = departure.Depart(ctx, cluster, r.Clock.Now()); err != nil {
+		return false, "", awayError{err}
+	}
+	return gone, note, nil
 }
 
 // heir is another host that has the name of the Node in the cluster by now, empty for none.

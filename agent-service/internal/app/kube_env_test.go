@@ -52,7 +52,7 @@ import (
 )
 
 // kubePatience is how long anything may take on a busy machine before it counts as stuck.
-const kubePatience = 2 * time.Minute
+const kubePatience = 4 * time.Minute
 
 // account is the service's, with the rights that deploy/base/agent-service gives it.
 const account = "system:serviceaccount:muster-agent-service:agent-service"
@@ -73,9 +73,14 @@ type cluster struct {
 	reside bool
 	// bootTime is how long machines take to restart.
 	bootTime time.Duration
+	// powerOn names the moment at which machines are switched on that boot from now on.
+	powerOn string
 	// lossy lets every second change be done, and its answer be lost.
 	lossy atomic.Bool
-	stop  func()
+	// before is called with each request of the service to the API server; log is the service's, nil for none.
+	before func(*http.Request)
+	log    *zap.Logger
+	stop   func()
 }
 
 func newCluster(t *testing.T, change ...func(*Options)) *cluster {
@@ -128,6 +133,9 @@ var (
 
 // RoundTrip implements http.RoundTripper.
 func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.before != nil {
+		w.before(r)
+	}
 	if w.away.Load() {
 		return nil, errAway
 	}
@@ -156,7 +164,7 @@ func (c *cluster) start(address string) {
 	c.base = "http://" + listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- RunWith(ctx, c.options, zap.NewNop(), listener) }()
+	go func() { done <- RunWith(ctx, c.options, cmp.Or(c.log, zap.NewNop()), listener) }()
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		assert.NoError(c, <-done)
@@ -370,8 +378,8 @@ func (m *machine) answers(images func(ctx context.Context) (any, error)) {
 	m.images = images
 }
 
-// told is how many different steps of a type the machine got. A service may repeat one until it has the reply.
-func (m *machine) told(step api.StepType) int {
+// received is how many different steps of a type the machine got. A service may repeat one until it has the reply.
+func (m *machine) received(step api.StepType) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.steps[step])
@@ -396,8 +404,8 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 	http := &http.Client{Transport: transport}
 	connection, err := agent.NewConnection(c.base, uuid.MustParse(infraEnvID), token, http)
 	require.NoError(c, err)
-	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, BootTime: c.bootTime, Reside: c.reside}, steps: map[api.StepType]map[string]bool{}}
-	told := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
+	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, PowerOn: c.powerOn, BootTime: c.bootTime, Reside: c.reside}, steps: map[api.StepType]map[string]bool{}}
+	onInstructions := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.polls++
@@ -411,7 +419,7 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- agent.New(agent.Options{Connection: connection, Machine: m, Version: "test", Interval: interval, Told: told, Log: zap.NewNop()}).Run(ctx)
+		done <- agent.New(agent.Options{Connection: connection, Machine: m, Version: "test", Interval: interval, OnInstructions: onInstructions, Log: zap.NewNop()}).Run(ctx)
 	}()
 	m.stop = sync.OnceFunc(func() {
 		cancel()

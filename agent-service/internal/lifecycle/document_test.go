@@ -187,3 +187,8 @@ func AllFacts() []Facts {
 	}
 	return all
 }
+
+// MustBoot is true for states that end only when the machine boots the discovery image again.
+func MustBoot(s State) bool {
+	return s == UnbindingPendingUserAction || s == ResettingPendingUserAction || s == InstallingPendingUserAction
+}

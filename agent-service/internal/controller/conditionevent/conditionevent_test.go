@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package outcome
+package conditionevent
 
 import (
 	"strings"
@@ -37,13 +37,13 @@ func TestChangedConditionsBecomeEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
-			Tell(recorder, nil, nil, rules, one.before, one.after)
+			Publish(recorder, nil, nil, rules, one.before, one.after)
 			close(recorder.Events)
-			var told []string
+			var published []string
 			for event := range recorder.Events {
-				told = append(told, event)
+				published = append(published, event)
 			}
-			assert.Equal(t, one.want, told)
+			assert.Equal(t, one.want, published)
 		})
 	}
 }
