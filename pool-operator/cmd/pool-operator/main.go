@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/logging"
 	"github.com/muster-io/muster/pool-operator/internal/app"
 )
 
@@ -29,7 +30,7 @@ func main() {
 		os.Exit(2)
 	}
 	if err := app.Run(ctrl.SetupSignalHandler(), options); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		logging.Ended("pool-operator", err)
 		os.Exit(1)
 	}
 }

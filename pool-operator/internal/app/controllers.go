@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -22,7 +23,7 @@ import (
 )
 
 // addMetrics registers what is measured of the operator as a whole.
-func addMetrics(mgr ctrl.Manager, requests *metrics.Requests) error {
+func addMetrics(mgr ctrl.Manager, requests prometheus.Collector) error {
 	return register(requests, buildinfo.Metric("pool-operator"), metrics.NewPools(mgr.GetCache()))
 }
 
@@ -65,7 +66,7 @@ func addPools(ctx context.Context, mgr ctrl.Manager, o Options, claims clusterpo
 		Live:     mgr.GetAPIReader(),
 		Progress: clusterpool.CacheProgress{Informers: mgr.GetCache()},
 		Recorder: mgr.GetEventRecorder("clusterpool"),
-		Clock:    wallClock{},
+		Clock:    clock.RealClock{},
 		Meter:    actions,
 		Claims:   claims,
 		Workers:  o.PoolWorkers,
@@ -75,14 +76,14 @@ func addPools(ctx context.Context, mgr ctrl.Manager, o Options, claims clusterpo
 
 func addClaims(ctx context.Context, mgr ctrl.Manager, service *clusterclaim.Service) error {
 	counts := clusterclaim.NewMetrics()
-	if err := register(counts, clusterclaim.NewQueues(mgr.GetCache(), wallClock{})); err != nil {
+	if err := register(counts, clusterclaim.NewQueues(mgr.GetCache(), clock.RealClock{})); err != nil {
 		return err
 	}
 	if err := clusterclaim.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	err := clusterclaim.New(clusterclaim.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("clusterclaim"), Clock: wallClock{}, Metrics: counts,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("clusterclaim"), Clock: clock.RealClock{}, Metrics: counts,
 		Service: service,
 	}).SetupWithManager(mgr)
 	if err != nil {
@@ -95,7 +96,7 @@ func addClaims(ctx context.Context, mgr ctrl.Manager, service *clusterclaim.Serv
 func addInstalls(mgr ctrl.Manager) error {
 	err := clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(),
-		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{},
+		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of install objects: %w", err)
@@ -131,7 +132,7 @@ func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	err = clusterdeployment.New(clusterdeployment.Dependencies{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), MachinePools: machinePools, Runtime: runtime, DNSImage: o.HostedDNSImage,
-		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{}, Metrics: counts,
+		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: clock.RealClock{}, Metrics: counts,
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of hosted clusters: %w", err)

@@ -18,8 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/apis/operator"
 )
 
 // get asks for the metrics page with a token, as the operator with that configuration serves it.
@@ -27,7 +29,7 @@ func get(t *testing.T, config *rest.Config, token string) int {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
-	filter, err := metricsOptions(Options{}).FilterProvider(config, client)
+	filter, err := operator.MetricsServer("", filters.WithAuthenticationAndAuthorization).FilterProvider(config, client)
 	require.NoError(t, err)
 	handler, err := filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	require.NoError(t, err)

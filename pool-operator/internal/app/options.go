@@ -9,12 +9,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/nodeaccess"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
@@ -32,51 +31,33 @@ const (
 
 // Options are the operator's settings, one per flag.
 type Options struct {
-	Kubeconfig              string
-	LeaderElect             bool
-	LeaderElectionNamespace string
-	MetricsBindAddress      string
-	HealthProbeBindAddress  string
-	LogLevel                string
-	PoolWorkers             int
-	PoolWriters             int
-	HostedRuntime           string
-	HostedDataDir           string
-	HostedBinDir            string
-	HostedListenAddress     string
-	HostedDNSImage          string
-	HostedImage             string
-	HostedStorageClass      string
-	HostedStorageSize       string
-	HostedAddress           string
-	HostedExpose            string
-	HostedNodeAddress       string
-	HostedGateway           string
+	operator.Settings
+	PoolWorkers         int
+	PoolWriters         int
+	HostedRuntime       string
+	HostedDataDir       string
+	HostedBinDir        string
+	HostedListenAddress string
+	HostedDNSImage      string
+	HostedImage         string
+	HostedStorageClass  string
+	HostedStorageSize   string
+	HostedAddress       string
+	HostedExpose        string
+	HostedNodeAddress   string
+	HostedGateway       string
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned when help was asked for.
 func ParseOptions(arguments []string) (Options, error) {
 	var o Options
-	flags := flag.NewFlagSet("pool-operator", flag.ContinueOnError)
-	o.bind(flags)
-	buildinfo.Flag(flags)
-	tracing.Usage(flags)
-	if err := flags.Parse(arguments); err != nil {
+	if err := operator.ParseFlags("pool-operator", arguments, o.Bind, o.bind, tracing.Usage); err != nil {
 		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
 	}
 	return o, o.Validate()
 }
 
 func (o *Options) bind(flags *flag.FlagSet) {
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "enable leader election: one of several replicas reconciles")
-	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty for that of the pod")
-	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of metrics, served with authentication and authorization; 0 for none")
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools reconciled in parallel")
 	flags.IntVar(&o.PoolWriters, "pool-writers", 8, "number of clusters created, changed or deleted in parallel, over all pools")
 	flags.StringVar(&o.HostedRuntime, "hosted-runtime", RuntimeNone, "runtime of hosted clusters: process, pod or none")
@@ -100,10 +81,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 
 // Validate says everything that is wrong with the options.
 func (o *Options) Validate() error {
-	var errs []error
-	if !slices.Contains([]string{"debug", "info", "error"}, o.LogLevel) {
-		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", o.LogLevel))
-	}
+	errs := []error{o.Settings.Validate()}
 	if o.PoolWorkers < 1 {
 		errs = append(errs, fmt.Errorf("--pool-workers=%d: write 1 or more", o.PoolWorkers))
 	}
@@ -114,6 +92,11 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) validateHosted() error {
+	if o.HostedBinDir != "" {
+		if info, err := os.Stat(o.HostedBinDir); err != nil || !info.IsDir() {
+			return fmt.Errorf("--hosted-bin-dir=%s: there is no such directory; write that of etcd, kube-apiserver and kube-controller-manager", o.HostedBinDir)
+		}
+	}
 	switch o.HostedRuntime {
 	case RuntimeNone:
 		return nil
@@ -126,11 +109,6 @@ func (o *Options) validateHosted() error {
 		}
 		if address, err := netip.ParseAddr(o.HostedListenAddress); err != nil || address.Zone() != "" {
 			return fmt.Errorf("--hosted-listen-address=%s: write an IP address of this machine such as 192.168.0.10", o.HostedListenAddress)
-		}
-		if o.HostedBinDir != "" {
-			if info, err := os.Stat(o.HostedBinDir); err != nil || !info.IsDir() {
-				return fmt.Errorf("--hosted-bin-dir=%s: there is no such directory; write that of etcd, kube-apiserver and kube-controller-manager", o.HostedBinDir)
-			}
 		}
 		return nil
 	case RuntimePod:

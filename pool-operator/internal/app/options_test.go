@@ -24,6 +24,8 @@ func TestParseOptions(t *testing.T) {
 		"clusters listen on an address":              {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--hosted-listen-address=rack"}, "write an IP address of this machine"},
 		"programs are in a directory that is there":  {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--hosted-bin-dir=/proc/self/fd"}, ""},
 		"a directory that is not there is refused":   {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--hosted-bin-dir=/nowhere/bin"}, "--hosted-bin-dir=/nowhere/bin: there is no such directory"},
+		"also with pods":                             {[]string{"--hosted-runtime=pod", "--hosted-image=i", "--hosted-bin-dir=/nowhere/bin"}, "--hosted-bin-dir=/nowhere/bin: there is no such directory"},
+		"also without hosted clusters":               {[]string{"--hosted-bin-dir=/nowhere/bin"}, "--hosted-bin-dir=/nowhere/bin: there is no such directory"},
 		"a file is no directory of programs":         {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--hosted-bin-dir=/proc/self/status"}, "there is no such directory"},
 		"processes live on one machine":              {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--leader-elect"}, "exclude each other"},
 		"pods need an image":                         {[]string{"--hosted-runtime=pod"}, "needs --hosted-image"},

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
@@ -88,7 +89,7 @@ func (closer) NeedLeaderElection() bool { return false }
 // Start implements manager.Runnable.
 func (c closer) Start(ctx context.Context) error {
 	<-ctx.Done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), operator.ShutdownTimeout)
 	defer cancel()
 	if err := c.runtime.Close(ctx); err != nil {
 		return fmt.Errorf("ending hosted clusters: %w", err)

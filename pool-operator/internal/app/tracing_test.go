@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/tracingtest"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
@@ -33,7 +34,8 @@ func TestFromClaimToKubeconfigIsOneTrace(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- run(ctx, Options{
-			Kubeconfig: controlplanetest.Kubeconfig(t), MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error", PoolWorkers: 1, PoolWriters: 1,
+			Settings:    operator.Settings{Kubeconfig: controlplanetest.Kubeconfig(t), MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error"},
+			PoolWorkers: 1, PoolWriters: 1,
 			HostedRuntime: RuntimeProcess, HostedDataDir: t.TempDir(), HostedListenAddress: "127.0.0.1",
 		})
 	}()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/muster-io/muster/pool-operator/internal/controller/hibernation"
@@ -16,7 +17,7 @@ import (
 // addHibernation puts clusters to sleep that ran for their hibernateAfter.
 func addHibernation(mgr ctrl.Manager) error {
 	err := hibernation.New(hibernation.Dependencies{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("hibernation"), Clock: wallClock{},
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("hibernation"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of hibernation: %w", err)

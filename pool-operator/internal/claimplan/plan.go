@@ -67,14 +67,14 @@ func (s *Snapshot) hold(now time.Time, own *Cluster) Decision {
 	}
 	action, settled := s.grant(own)
 	d.Status = s.report(now, s.held(own, settled))
+	kept := own.Paused || own.Deleting // by which the cluster is not written; rights in its namespace are
 	switch {
-	case own.Paused || own.Deleting:
-	case own.ClaimUID == "" || own.ClaimedAt.IsZero():
+	case !kept && (own.ClaimUID == "" || own.ClaimedAt.IsZero()):
 		d.Action = RecordClaim{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, At: s.claimedSince(now), Why: WhyUnidentified}
-	case action == nil && own.OrphanReason != "":
-		d.Action = ReportMissing{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, Found: true, Why: WhyFound}
-	default:
+	case action != nil:
 		d.Action = action
+	case !kept && own.OrphanReason != "":
+		d.Action = ReportMissing{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, Found: true, Why: WhyFound}
 	}
 	if limited && d.Status != nil && s.claimedAt().IsZero() {
 		d.RequeueAfter = s.lifetime().Duration

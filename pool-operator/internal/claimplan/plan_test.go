@@ -4,7 +4,6 @@
 package claimplan
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -90,15 +90,28 @@ func TestOwnerRulesNameExactlyTheSecretsThatThereAre(t *testing.T) {
 		"the install-config":      {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), AdminPasswordSecretRef: ref("config")}, secrets("k")},
 		"credentials of a cloud":  {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("cloud")}, secrets("k")},
 		"the keys of the cluster": {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("hosted-11111111-2222"), AdminPasswordSecretRef: ref("p")}, secrets("p")},
+		"a key of machines":       {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("ssh")}, secrets("k")},
+		"manifests":               {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("manifests")}, secrets("k")},
+		"the installer's own":     {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("env")}, secrets("k")},
+		"a certificate":           {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("tls")}, secrets("k")},
+		"a key that signs tokens": {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("signer")}, secrets("k")},
+		"certificates of a cloud": {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("ca")}, secrets("k")},
+		"the access of nodes":     {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("nodes"), NodeAccessSecretRef: ref("nodes")}, secrets("k")},
+		"the serving certificate": {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("hosted-11111111-2222-serving")}, secrets("k")},
 		"none":                    {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("pull"), AdminPasswordSecretRef: ref("")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "x", UID: "11111111-2222-4333-8444-555555555555"}}
-			cd.Spec.PullSecretRef, cd.Spec.Provisioning = ref("pull"), &hivev1.Provisioning{InstallConfigSecretRef: ref("config")}
-			cd.Spec.Platform = hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"region":"r","credentialsSecretRef":{"name":"cloud"}}`)}}
+			cd.Spec.PullSecretRef, cd.Spec.Provisioning = ref("pull"), &hivev1.Provisioning{
+				InstallConfigSecretRef: ref("config"), SSHPrivateKeySecretRef: ref("ssh"), ManifestsSecretRef: ref("manifests"),
+				InstallerEnv: []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}},
+			}
+			cd.Spec.CertificateBundles = []hivev1.CertificateBundle{{Name: "api", CertificateSecretRef: *ref("tls")}}
+			cd.Spec.BoundServiceAccountSigningKeySecretRef = ref("signer")
+			cd.Spec.Platform = hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"region":"r","credentialsSecretRef":{"name":"cloud"},"certificatesSecretRef":{"name":"ca"}}`)}}
 			cd.Spec.ClusterMetadata, cd.Spec.ClusterPoolRef = &test.metadata, &hivev1.ClusterPoolReference{ClaimName: "c"}
 			own := ClusterOf(cd)
-			rules := OwnerRules(&own, false)
+			rules := OwnerRules(&own, poolview.MachinePoolsNone)
 			require.ElementsMatch(t, test.want, rules[2:])
 			require.Equal(t, []string{"x"}, rules[0].ResourceNames)
 		})
@@ -107,19 +120,35 @@ func TestOwnerRulesNameExactlyTheSecretsThatThereAre(t *testing.T) {
 
 func TestMachinePoolsAreForThePoolToAllow(t *testing.T) {
 	foreign := hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
+	hosted := hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}
+	nodes := hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}}
+	workers := []hivev1.ClusterPoolMachinePool{{Name: "worker", Replicas: 1}}
+	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+	change := []string{"get", "list", "patch", "update", "watch"}
 	for name, test := range map[string]struct {
 		pool *hivev1.ClusterPool
-		want bool
+		want []string
 	}{
-		"a platform with machines": {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: foreign}}, true},
-		"the pool skips them":      {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: foreign, SkipMachinePools: true}}, false},
-		"hosted clusters":          {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}}}, false},
-		"no pool":                  {nil, false},
+		"a platform with machines":          {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: foreign}}, all},
+		"the pool skips them":               {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: foreign, SkipMachinePools: true}}, nil},
+		"hosted clusters":                   {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: hosted}}, nil},
+		"hosted clusters that take nodes":   {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: nodes, MachinePools: workers}}, change},
+		"the same, without any MachinePool": {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: nodes}}, change},
+		"the same, and the pool skips them": {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: nodes, MachinePools: workers, SkipMachinePools: true}}, nil},
+		"no pool":                           {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{Pool: test.pool}
-			rules := OwnerRules(&Cluster{Namespace: "x", Metadata: &hivev1.ClusterMetadata{}}, s.machinePools())
-			require.Equal(t, test.want, slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "machinepools") }))
+			verbs := map[string][]string{}
+			for _, rule := range OwnerRules(&Cluster{Namespace: "x", Metadata: &hivev1.ClusterMetadata{}}, s.machinePools()) {
+				verbs[rule.Resources[0]] = append(verbs[rule.Resources[0]], rule.Verbs...)
+			}
+			require.Equal(t, test.want, verbs["machinepools"])
+			if test.want != nil {
+				require.Equal(t, []string{"get", "patch", "update"}, verbs["machinepools/scale"])
+			} else {
+				require.NotContains(t, verbs, "machinepools/scale")
+			}
 		})
 	}
 }
@@ -280,6 +309,50 @@ func TestPendingNeverComesBack(t *testing.T) {
 	require.Equal(t, corev1.ConditionFalse, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterClaimPending).Status)
 }
 
+// A cluster is paused by its subjects as well as by its administrators, so that a pause keeps no rights.
+func TestAPauseOfTheClusterKeepsNoRights(t *testing.T) {
+	metadata := &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "k"}}
+	paused := func(c *Cluster) { c.Paused = true }
+	deleting := func(c *Cluster) { c.Deleting = true }
+	unidentified := func(c *Cluster) { c.ClaimUID = "" }
+	user := func(name string) rbacv1.Subject {
+		return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
+	}
+	foreign := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}
+	rules := OwnerRules(new(free("x", func(c *Cluster) { c.Metadata = metadata })), poolview.MachinePoolsNone)
+	grant := func(role, binding, replace bool) GrantRights {
+		return GrantRights{Cluster: "x", UID: "uid-x", Rules: rules, Subjects: []rbacv1.Subject{user("bob")}, Role: role, Binding: binding, Replace: replace, Why: WhyRights}
+	}
+	revoke := func(role bool, why Why) RevokeRights {
+		return RevokeRights{Cluster: "x", Role: role, Binding: true, Why: why}
+	}
+	for sentence, c := range map[string]struct {
+		subjects []rbacv1.Subject
+		bound    rbacv1.RoleRef // of the RoleBinding that there is, if it has a name
+		change   []func(*Cluster)
+		want     Action
+	}{
+		"a subject leaves a paused cluster":               {[]rbacv1.Subject{user("bob")}, OwnerRoleRef(), []func(*Cluster){paused}, grant(false, true, false)},
+		"all subjects leave a paused cluster":             {nil, OwnerRoleRef(), []func(*Cluster){paused}, revoke(true, WhyNoSubjects)},
+		"a subject comes to a paused cluster":             {[]rbacv1.Subject{user("bob")}, rbacv1.RoleRef{}, []func(*Cluster){paused}, grant(false, true, false)},
+		"the cluster does not identify its claim":         {[]rbacv1.Subject{user("bob")}, OwnerRoleRef(), []func(*Cluster){paused, unidentified}, grant(false, true, false)},
+		"a subject leaves a cluster that ends":            {[]rbacv1.Subject{user("bob")}, OwnerRoleRef(), []func(*Cluster){deleting}, grant(false, true, false)},
+		"all subjects leave a cluster that ends":          {nil, OwnerRoleRef(), []func(*Cluster){deleting}, revoke(true, WhyNoSubjects)},
+		"a subject comes to a cluster that ends":          {[]rbacv1.Subject{user("bob")}, rbacv1.RoleRef{}, []func(*Cluster){deleting}, nil},
+		"a binding to another role in one that is paused": {[]rbacv1.Subject{user("bob")}, foreign, []func(*Cluster){paused}, grant(false, true, true)},
+		"a binding to another role in one that ends":      {[]rbacv1.Subject{user("bob")}, foreign, []func(*Cluster){deleting}, revoke(false, WhyRights)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			own := free("x", append([]func(*Cluster){of("a", "uid-a"), func(c *Cluster) { c.Metadata = metadata }}, c.change...)...)
+			s := Snapshot{Claim: claim(named("x"), func(claim *hivev1.ClusterClaim) { claim.Spec.Subjects = c.subjects }), Own: &own, Role: &rbacv1.Role{Rules: rules}}
+			if c.bound.Name != "" {
+				s.Binding = &rbacv1.RoleBinding{Subjects: []rbacv1.Subject{user("alice"), user("bob")}, RoleRef: c.bound}
+			}
+			require.Equal(t, c.want, Plan(noon, s).Action)
+		})
+	}
+}
+
 func TestAssignIsDeterministic(t *testing.T) {
 	waiting := []Waiter{{Name: "b", UID: "b", Created: noon}, {Name: "a", UID: "a", Created: noon}, {Name: "0", UID: "0", Created: noon.Add(time.Second)}}
 	clusters := []Cluster{free("y"), free("x"), free("w", func(c *Cluster) { c.Created, c.ObservedPower = noon.Add(time.Second), hivev1.PowerStateRunning })}
@@ -316,6 +389,9 @@ func TestGiveUp(t *testing.T) {
 		"and waits, with its rights, for as long as it is": {own: free("x", of("a", "1"), restored, since(hivev1.ReasonClaimNotRestored, 1000*time.Hour)), binding: &rbacv1.RoleBinding{}},
 		"without the label its time begins":                {own: free("x", of("a", "1"), since(hivev1.ReasonClaimNotRestored, 1000*time.Hour)), action: missing(false)},
 		"a paused cluster is left alone":                   {own: free("x", of("a", "1"), func(c *Cluster) { c.Paused = true })},
+		"but not the rights in its namespace":              {own: free("x", of("a", "1"), func(c *Cluster) { c.Paused = true }), binding: &rbacv1.RoleBinding{}, action: RevokeRights{Cluster: "x", Binding: true, Why: WhyOrphaned}},
+		"nor those of a cluster that is being deleted":     {own: free("x", of("a", "1"), func(c *Cluster) { c.Deleting = true }), binding: &rbacv1.RoleBinding{}, action: RevokeRights{Cluster: "x", Binding: true, Why: WhyOrphaned}},
+		"a paused cluster that was restored keeps them":    {own: free("x", of("a", "1"), restored, func(c *Cluster) { c.Paused = true }), binding: &rbacv1.RoleBinding{}},
 		"a free cluster is not given up":                   {own: free("x")},
 	} {
 		t.Run(sentence, func(t *testing.T) {

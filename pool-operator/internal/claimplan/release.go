@@ -18,7 +18,7 @@ func (s *Snapshot) release(now time.Time, own *Cluster) Decision {
 		return Decision{}
 	}
 	if own == nil {
-		return s.letGo()
+		return s.removeFinalizer()
 	}
 	if s.Binding != nil {
 		return Decision{Action: s.revoke(own.Namespace, WhyDeleted)}
@@ -38,7 +38,7 @@ func (s *Snapshot) revoke(cluster string, why Why) RevokeRights {
 }
 
 // letGo ends a claim of which no cluster is left, or whose cluster is not its own.
-func (s *Snapshot) letGo() Decision {
+func (s *Snapshot) removeFinalizer() Decision {
 	named := s.Claim.Spec.Namespace
 	switch {
 	case named != "" && !s.Verified:
@@ -66,20 +66,22 @@ const OrphanGrace = 10 * time.Minute
 
 // GiveUp returns how a cluster is given up whose claim does not exist, given what is there of its pool and of the rights in its namespace; nil when nothing is to be done now, and
 // then wait is when time alone changes that. Abandoned says that this process recorded the claim in the cluster after the claim was gone: no user ever had the cluster. The caller has made sure
-// of the claim's absence on the API server.
+// of the claim's absence on the API server. A pause or a deletion of the cluster does not keep its subjects' rights.
 func GiveUp(now time.Time, s Snapshot, abandoned bool) (action Action, wait time.Duration) {
 	own := s.Own
-	if own == nil || !own.Claimed() || own.Paused || own.Deleting {
+	if own == nil || !own.Claimed() {
 		return nil, 0
 	}
 	missing := ReportMissing{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, Restored: own.Restored, Why: WhyOrphaned}
 	switch {
+	case s.Binding != nil && !own.Restored:
+		return s.revoke(own.Namespace, WhyOrphaned), 0
+	case own.Paused || own.Deleting:
+		return nil, 0
 	case own.Restored && own.OrphanReason != hivev1.ReasonClaimNotRestored:
 		return missing, 0
 	case own.Restored:
 		return nil, 0
-	case s.Binding != nil:
-		return s.revoke(own.Namespace, WhyOrphaned), 0
 	case abandoned || own.Marked:
 		return s.giveUp(own, WhyOrphaned), 0
 	case own.OrphanReason != hivev1.ReasonClaimDeleted:

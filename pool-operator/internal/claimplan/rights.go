@@ -12,25 +12,33 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // clusterVerbs are what subjects may do with the ClusterDeployment of their claim, by its name; what an update may change is for admission to say. They may list what is
 // in its namespace, so that clients which watch it work. Verbs are written out because granting a wildcard requires holding one.
 var (
-	clusterVerbs     = []string{"get", "patch", "update"}
-	listVerbs        = []string{"list", "watch"}
-	machinePoolVerbs = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+	clusterVerbs = []string{"get", "patch", "update"}
+	listVerbs    = []string{"list", "watch"}
+	scaleVerbs   = []string{"get", "patch", "update"}
+	// machinePoolVerbs never allow to create a MachinePool where it takes machines that clusters share.
+	machinePoolVerbs = map[poolview.MachinePoolRights][]string{
+		poolview.MachinePoolsScale:  {"get", "list", "patch", "update", "watch"},
+		poolview.MachinePoolsManage: {"create", "delete", "get", "list", "patch", "update", "watch"},
+	}
 )
 
-// OwnerRules returns what a claim's subjects may do in the namespace of their cluster: switch it on and off and label it, read the Secrets that lead into it, and manage
-// its MachinePools if the pool allows them.
-func OwnerRules(own *Cluster, machinePools bool) []rbacv1.PolicyRule {
+// OwnerRules returns what a claim's subjects may do in the namespace of their cluster: switch it on and off and label it, read the Secrets that lead into it, and scale
+// or manage its MachinePools if the pool allows that.
+func OwnerRules(own *Cluster, machinePools poolview.MachinePoolRights) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{hivev1.GroupName}, Resources: []string{"clusterdeployments"}, ResourceNames: []string{own.Namespace}, Verbs: slices.Clone(clusterVerbs)},
 		{APIGroups: []string{hivev1.GroupName}, Resources: []string{"clusterdeployments"}, Verbs: slices.Clone(listVerbs)},
 	}
-	if machinePools {
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{hivev1.GroupName}, Resources: []string{"machinepools"}, Verbs: slices.Clone(machinePoolVerbs)})
+	if verbs := machinePoolVerbs[machinePools]; len(verbs) > 0 {
+		rules = append(rules,
+			rbacv1.PolicyRule{APIGroups: []string{hivev1.GroupName}, Resources: []string{"machinepools"}, Verbs: slices.Clone(verbs)},
+			rbacv1.PolicyRule{APIGroups: []string{hivev1.GroupName}, Resources: []string{"machinepools/scale"}, Verbs: slices.Clone(scaleVerbs)})
 	}
 	// Without a name, a rule would be about all Secrets.
 	if secrets, _ := accessSecrets(own); len(secrets) > 0 {
@@ -54,8 +62,13 @@ func accessSecrets(own *Cluster) (secrets, private []string) {
 	return secrets, private
 }
 
-// machinePools says whether the pool allows MachinePools.
-func (s *Snapshot) machinePools() bool { return s.Pool != nil && s.pool().MachinePools }
+// machinePools is what the pool allows with MachinePools.
+func (s *Snapshot) machinePools() poolview.MachinePoolRights {
+	if s.Pool == nil {
+		return poolview.MachinePoolsNone
+	}
+	return s.pool().MachinePools
+}
 
 // OwnerSubjects returns the subjects in the form that the API server keeps them in, and a sentence about each one that it would refuse.
 func OwnerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused []string) {
@@ -100,11 +113,18 @@ func (s *Snapshot) grant(own *Cluster) (action Action, settled bool) {
 	if own.Metadata == nil {
 		return nil, false
 	}
+	ref := OwnerRoleRef()
+	if own.Deleting && s.Binding != nil && s.Binding.RoleRef != ref {
+		return s.revoke(own.Namespace, WhyRights), false
+	}
 	g := GrantRights{Cluster: own.Namespace, UID: own.UID, Rules: OwnerRules(own, s.machinePools()), Subjects: subjects, Why: WhyRights}
 	g.Role = s.Role == nil || !equality.Semantic.DeepEqual(s.Role.Rules, g.Rules)
 	g.Binding = s.Binding == nil || !equality.Semantic.DeepEqual(s.Binding.Subjects, subjects)
-	g.Replace = s.Binding != nil && s.Binding.RoleRef != OwnerRoleRef()
+	g.Replace = s.Binding != nil && s.Binding.RoleRef != ref
 	g.Binding = g.Binding || g.Replace
+	if own.Deleting { // no object can be created in a namespace that ends
+		g.Role, g.Binding = g.Role && s.Role != nil, g.Binding && s.Binding != nil
+	}
 	if !g.Role && !g.Binding {
 		return nil, true
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // disturb lets something happen that is not the operator's doing.
-func (w *world) disturb() {
+func (w *simulation) disturb() {
 	switch n := w.rng.IntN(100); {
 	case n < 30:
 		w.newClaim()
@@ -61,7 +61,7 @@ func (w *world) disturb() {
 }
 
 // drift lets others write: a user annotates, pauses or resumes a claim, or removes its finalizer; a cluster dies, or is restored from a backup.
-func (w *world) drift() {
+func (w *simulation) drift() {
 	c, cd := pick(w, w.claims), pick(w, w.cds)
 	switch w.rng.IntN(5) {
 	case 0:
@@ -97,7 +97,7 @@ func conditionsWith(cd *hivev1.ClusterDeployment, c hivev1.Condition) []hivev1.C
 	return append(out, c)
 }
 
-func (w *world) deprovision() {
+func (w *simulation) deprovision() {
 	for _, name := range slices.Sorted(maps.Keys(w.cds)) {
 		cd := w.cds[name]
 		switch {
@@ -112,7 +112,7 @@ func (w *world) deprovision() {
 	}
 }
 
-func (w *world) newClaim() {
+func (w *simulation) newClaim() {
 	w.serial++
 	name := claimName(w)
 	if w.claims[name] != nil {
@@ -134,9 +134,9 @@ func (w *world) newClaim() {
 	w.putClaim(c, "created")
 }
 
-func claimName(w *world) string { return fmt.Sprintf("c%d", w.rng.IntN(5)) }
+func claimName(w *simulation) string { return fmt.Sprintf("c%d", w.rng.IntN(5)) }
 
-func (w *world) newCluster() {
+func (w *simulation) newCluster() {
 	w.serial++
 	name := fmt.Sprintf("p-%d", w.serial)
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -149,7 +149,7 @@ func (w *world) newCluster() {
 	}
 }
 
-func (w *world) install(name string) {
+func (w *simulation) install(name string) {
 	_, _ = w.changeCluster(name, "", "", "installs or changes power", func(cd *hivev1.ClusterDeployment) {
 		cd.Spec.Installed = true
 		cd.Spec.ClusterMetadata = &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "kubeconfig"}}
@@ -157,7 +157,7 @@ func (w *world) install(name string) {
 	})
 }
 
-func pick[T any](w *world, m map[string]*T) *T {
+func pick[T any](w *simulation, m map[string]*T) *T {
 	keys := slices.Sorted(maps.Keys(m))
 	if len(keys) == 0 {
 		return nil
@@ -166,7 +166,7 @@ func pick[T any](w *world, m map[string]*T) *T {
 }
 
 // check holds after every single write.
-func (w *world) check() error {
+func (w *simulation) check() error {
 	if w.forbidden != nil {
 		return w.forbidden
 	}
@@ -194,7 +194,7 @@ func (w *world) check() error {
 }
 
 // settled says what is left undone when all replicas have seen every write and none acts any more.
-func (w *world) settled() error {
+func (w *simulation) settled() error {
 	free := 0
 	for _, cd := range w.cds {
 		c := ClusterOf(cd)
@@ -235,7 +235,7 @@ func (w *world) settled() error {
 }
 
 // settle shows all replicas every write until none acts.
-func (w *world) settle(replicas []*replica) error {
+func (w *simulation) settle(replicas []*replica) error {
 	for range 60 {
 		busy := false
 		before := len(w.history)
@@ -296,7 +296,7 @@ func TestRandomInterleavingsOfTwoReplicasWithLaggingViews(t *testing.T) {
 	all := seeds(t, 150)
 	bound := 0
 	for _, seed := range all {
-		w := newWorld(seed)
+		w := newSimulation(seed)
 		replicas := []*replica{newReplica(w), newReplica(w)}
 		fail := func(err error) {
 			t.Helper()
@@ -340,7 +340,7 @@ func joinLines(lines []string) string {
 func TestClaimsAreServedInOrder(t *testing.T) {
 	served := 0
 	for _, seed := range seeds(t, 100) {
-		w := newWorld(seed)
+		w := newSimulation(seed)
 		r := newReplica(w)
 		for range 500 {
 			if w.rng.IntN(3) == 0 {

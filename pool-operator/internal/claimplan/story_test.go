@@ -23,17 +23,17 @@ import (
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
 
-// story is a world in which one thing happens at a time, with every view up to date unless it says otherwise.
+// story is a simulation in which one thing happens at a time, with every view up to date unless it says otherwise.
 type story struct {
 	t *testing.T
-	*world
+	*simulation
 	a, b *replica
 	said strings.Builder
 }
 
 func tell(t *testing.T) *story {
-	w := newWorld(0)
-	s := &story{t: t, world: w, a: newReplica(w), b: newReplica(w)}
+	w := newSimulation(0)
+	s := &story{t: t, simulation: w, a: newReplica(w), b: newReplica(w)}
 	t.Cleanup(s.compare)
 	return s
 }

@@ -4,7 +4,6 @@
 package metrics_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -66,25 +65,5 @@ func TestActionsAreCountedByWhy(t *testing.T) {
 # TYPE pool_operator_pool_actions_total counter
 pool_operator_pool_actions_total{action="CreateCluster",outcome="failure",why="BelowTarget"} 2
 pool_operator_pool_actions_total{action="CreateCluster",outcome="success",why="BelowTarget"} 1
-`)))
-}
-
-type answer func(*http.Request) (*http.Response, error)
-
-func (f answer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func TestRequestsAreCounted(t *testing.T) {
-	requests := metrics.NewRequests()
-	transport := requests.Wrap(answer(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusConflict}, nil
-	}))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://server/apis/hive.openshift.io/v1/namespaces/a/clusterpools/p/status", http.NoBody)
-	require.NoError(t, err)
-	_, err = transport.RoundTrip(request) //nolint:bodyclose // there is none
-	require.NoError(t, err)
-	require.NoError(t, testutil.CollectAndCompare(requests, strings.NewReader(`
-# HELP pool_operator_client_requests_total Requests to the API server, by verb (get, list, watch, create, update, patch, apply, delete), resource[/subresource] and status code.
-# TYPE pool_operator_client_requests_total counter
-pool_operator_client_requests_total{code="409",resource="clusterpools/status",verb="update"} 1
 `)))
 }

@@ -40,6 +40,9 @@ import (
 // patience bounds the waits for controllers of the cluster.
 const patience = 2 * time.Minute
 
+// tick is how often a wait asks.
+const tick = 100 * time.Millisecond
+
 var settings = nodeaccess.Settings{
 	Network: provision.NodeNetwork{
 		PodCIDR: netip.MustParsePrefix("10.200.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.100.0.0/16"), ClusterDNS: netip.MustParseAddr("10.100.0.10"),
@@ -144,6 +147,7 @@ func TestAMachineJoinsAHostedCluster(t *testing.T) {
 
 	t.Run("a bootstrap token reads nothing and approves nothing", func(t *testing.T) { assertBootstrapRights(t, admin) })
 	t.Run("a node stays with its own objects", func(t *testing.T) { assertConfined(t, admin, node) })
+	t.Run("the node manager sets labels that the node may not set", func(t *testing.T) { assertLabels(t, manager, node) })
 	t.Run("a pod is scheduled on the node", func(t *testing.T) { assertScheduled(t, admin, node, "worker-1") })
 }
 
@@ -281,6 +285,18 @@ func assertConfined(t *testing.T, admin, node kubernetes.Interface) {
 	_, err = node.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), "of-the-user", metav1.GetOptions{})
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 	require.NoError(t, admin.CoreV1().Nodes().Delete(t.Context(), "victim", metav1.DeleteOptions{}))
+}
+
+func assertLabels(t *testing.T, manager, node kubernetes.Interface) {
+	t.Helper()
+	for _, label := range []string{"node-role.kubernetes.io/worker", "node-restriction.kubernetes.io/dedicated", "topology.kubernetes.io/rack"} {
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, label)
+		_, err := node.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, patch, metav1.PatchOptions{})
+		assert.True(t, apierrors.IsForbidden(err), "%s: %v", label, err)
+		labelled, err := manager.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, patch, metav1.PatchOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, labelled.Labels, label)
+	}
 }
 
 func assertScheduled(t *testing.T, admin, node kubernetes.Interface, name string) {

@@ -40,14 +40,6 @@ const (
 	WhyCreationRefused Why = "CreationRefused"
 )
 
-// Whys returns all values of Why.
-func Whys() []Why {
-	return []Why{
-		WhyBelowTarget, WhyReleased, WhyBroken, WhyEntryRemoved, WhyAboveTarget, WhyStale, WhyPoolDeleted, WhyRecorded, WhyRunningCount, WhyNamespaceEmpty,
-		WhyPoolCreated, WhyCreationRefused,
-	}
-}
-
 // Action is one effect.
 //
 //sumtype:decl

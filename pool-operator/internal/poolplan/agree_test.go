@@ -20,8 +20,8 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
-// TestPoolAndClaimsAgree asks both planners the same over random objects: how many claims wait, and whether a claim that comes now is given a cluster. A cluster that a pool counts as installed and
-// free is what its claims can have.
+// TestPoolAndClaimsAgree asks both planners the same over random objects: how many claims wait, and whether a claim that comes now is given a cluster. A cluster that a pool counts as on standby or
+// ready is what its claims can have.
 func TestPoolAndClaimsAgree(t *testing.T) {
 	given := 0
 	for seed := range uint64(3000) {
@@ -53,9 +53,6 @@ func TestPoolAndClaimsAgree(t *testing.T) {
 		require.EqualValues(t, status.PendingClaims, waiting, "seed %d: pool and claims count the queue alike", seed)
 		available := 0
 		for _, c := range clusters {
-			if c.Paused {
-				continue
-			}
 			one := s
 			one.Clusters = []claimplan.Cluster{c}
 			one.Pool = pool.DeepCopy()
@@ -91,7 +88,7 @@ func randomObjects(random *rand.Rand) (*hivev1.ClusterPool, []*hivev1.ClusterDep
 		}
 		return out
 	}
-	pool := testobj.Pool("p", testobj.Size(3), testobj.ResumeTimeout(10*time.Minute))
+	pool := testobj.Pool("p", testobj.Size(3), testobj.ResumeTimeout(10*time.Minute), func(p *hivev1.ClusterPool) { p.Spec.InstallTimeout = &metav1.Duration{Duration: 10 * time.Minute} })
 	var claims []*hivev1.ClusterClaim
 	for i := range random.IntN(5) {
 		claim := testobj.Claim(fmt.Sprintf("c%d", i), "p")
@@ -99,6 +96,9 @@ func randomObjects(random *rand.Rand) (*hivev1.ClusterPool, []*hivev1.ClusterDep
 		claim.Annotations = annotations(hivev1.AnnotationReconcilePause)
 		if some(4) {
 			claim.Spec.QueueTimeout = &metav1.Duration{Duration: time.Duration(random.IntN(120)) * time.Second}
+		}
+		if some(6) {
+			claim.DeletionTimestamp, claim.Finalizers = new(metav1.NewTime(now)), []string{hivev1.FinalizerClusterClaim}
 		}
 		claims = append(claims, claim)
 	}
@@ -146,6 +146,11 @@ func randomCluster(random *rand.Rand, pool *hivev1.ClusterPool, name string) *hi
 	if random.IntN(2) == 0 {
 		cd.Status.Conditions = append(cd.Status.Conditions, hivev1.Condition{
 			Type: hivev1.ClusterDeploymentReady, Status: []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[random.IntN(2)], LastTransitionTime: ago(),
+		})
+	}
+	if random.IntN(8) == 0 {
+		cd.Status.Conditions = append(cd.Status.Conditions, hivev1.Condition{
+			Type: hivev1.ClusterDeploymentProvisionStopped, Status: []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[random.IntN(2)], LastTransitionTime: ago(),
 		})
 	}
 	if random.IntN(8) == 0 {

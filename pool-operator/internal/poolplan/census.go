@@ -20,6 +20,8 @@ const (
 	standby
 	// ready: unclaimed, installed and running.
 	ready
+	// withheld: unclaimed, installed and paused by a user, so that no claim gets it.
+	withheld
 	// broken: unclaimed, and installation stopped or the cluster does not resume.
 	broken
 	// claimed: recorded for a claim, or taken by one that has not recorded itself yet.
@@ -41,7 +43,7 @@ type member struct {
 
 func (m member) unclaimed() bool {
 	switch m.state {
-	case installing, standby, ready, broken:
+	case installing, standby, ready, withheld, broken:
 		return true
 	case claimed, released, deleting:
 		return false
@@ -105,6 +107,8 @@ func (c census) stateOf(cluster Cluster, named, doomed bool) (state, Failure) {
 	switch {
 	case !cluster.Installed:
 		return installing, Failure{}
+	case !cluster.Usable():
+		return withheld, Failure{}
 	case cluster.Running():
 		return ready, Failure{}
 	}

@@ -138,7 +138,7 @@ func (r report) provisioningHealthy() hivev1.Condition {
 
 func (r report) ready() hivev1.Condition {
 	reason, obstacle := r.obstacle()
-	installed := r.fleet.count(standby, ready)
+	installed := r.fleet.count(standby, ready, withheld)
 	status := corev1.ConditionFalse
 	if reason == hivev1.ReasonPoolFilled {
 		status = corev1.ConditionTrue

@@ -29,7 +29,7 @@ func (f *fleet) count(states ...state) int {
 	return n
 }
 
-func (f *fleet) countUnclaimed() int { return f.count(installing, standby, ready, broken) }
+func (f *fleet) countUnclaimed() int { return f.count(installing, standby, ready, withheld, broken) }
 
 func (f *fleet) countIf(holds func(member) bool) int {
 	n := 0
@@ -63,7 +63,7 @@ func runnable(m member) bool {
 	switch m.state {
 	case installing, standby, ready:
 		return true
-	case broken, claimed, released, deleting:
+	case withheld, broken, claimed, released, deleting:
 		return false
 	}
 	return false
@@ -101,7 +101,7 @@ func (f *fleet) runningOrder() []member {
 // surplusOrder is the order in which clusters beyond the target go: broken ones first, then the newest that installs, then the oldest on standby, then the oldest that is ready; of
 // these, stale ones first.
 func (f *fleet) surplusOrder() []int {
-	rank := map[state]int{broken: 0, installing: 1, standby: 2, ready: 3}
+	rank := map[state]int{broken: 0, installing: 1, standby: 2, ready: 3, withheld: 4}
 	var order []int
 	for i, m := range f.members {
 		if m.unclaimed() && !m.planned {
@@ -123,7 +123,7 @@ func (f *fleet) surplusOrder() []int {
 
 // staleOrder is the order in which stale clusters go: those that sleep, then those that install, then those that run; of these, the ones that do not say their version first, then by age.
 func (f *fleet) staleOrder() []int {
-	rank := map[state]int{standby: 0, installing: 1, ready: 2}
+	rank := map[state]int{standby: 0, installing: 1, ready: 2, withheld: 3}
 	var order []int
 	for i, m := range f.members {
 		if f.stale(m) {

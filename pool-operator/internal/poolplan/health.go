@@ -29,11 +29,13 @@ const oneMoment = time.Minute
 type health struct {
 	hivev1.ClusterPoolProvisioning
 	*timer
-	spec *hivev1.ClusterPoolSpec
+	spec    *hivev1.ClusterPoolSpec
+	sources string
 }
 
-func healthOf(pool *hivev1.ClusterPool, t *timer) health {
-	h := health{timer: t, spec: &pool.Spec}
+func healthOf(s Snapshot, t *timer) health {
+	pool := s.Pool
+	h := health{timer: t, spec: &pool.Spec, sources: s.Sources}
 	if pool.Status.Provisioning != nil {
 		h.ClusterPoolProvisioning = *pool.Status.Provisioning.DeepCopy()
 	}
@@ -121,5 +123,6 @@ func (h *health) status() *hivev1.ClusterPoolProvisioning {
 	}
 	out := h.ClusterPoolProvisioning
 	out.CircuitBreaker = h.breaker()
+	out.SourcesHash = h.sources
 	return &out
 }

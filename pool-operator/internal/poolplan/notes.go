@@ -21,7 +21,7 @@ const mostNamed = 5
 
 // notes name what the pool waits for, one sentence each.
 func (r report) notes() []string {
-	return slices.Concat(r.noteKept(), r.noteBudget(), r.noteSlow(), r.noteRestored(), r.noteUnreadable())
+	return slices.Concat(r.noteKept(), r.noteWithheld(), r.noteBudget(), r.noteSlow(), r.noteRestored(), r.noteUnreadable())
 }
 
 // countKept counts the unclaimed clusters that should be deleted and are protected from it.
@@ -67,6 +67,20 @@ func (r report) noteKept() []string {
 	return out
 }
 
+// noteWithheld names clusters that count as unclaimed, and that claims do not get.
+func (r report) noteWithheld() []string {
+	var names []string
+	for _, m := range r.fleet.members {
+		if m.state == withheld {
+			names = append(names, m.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"given to no claim because of the annotation " + hivev1.AnnotationReconcilePause + ": " + list(names)}
+}
+
 // noteBudget names what uses up maxConcurrent while something else has to wait for it.
 func (r report) noteBudget() []string {
 	if !r.refusedByBudget || r.quota.budget() > 0 || r.quota.frozen() {
@@ -79,7 +93,7 @@ func (r report) noteBudget() []string {
 			busy = append(busy, m.Name+" (installing)")
 		case deleting:
 			busy = append(busy, m.Name+" (deleting)")
-		case standby, ready, broken, claimed, released:
+		case standby, ready, withheld, broken, claimed, released:
 		}
 	}
 	return []string{fmt.Sprintf("maxConcurrent of %d is used up by %s", *r.spec.MaxConcurrent, list(busy))}

@@ -31,6 +31,10 @@ func TestAPoolNamesWhatItWaitsFor(t *testing.T) {
 			snapshot(testobj.Pool("p", testobj.Size(0)), with(free("p-a", 2), func(c *poolplan.Cluster) { c.Marked, c.Paused = true, true })), hivev1.ReasonPoolFilled,
 			"0 of 0 clusters are installed; to be deleted, but kept by the annotation hive.openshift.io/reconcile-pause: p-a",
 		},
+		"a paused cluster": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), free("p-a", 2), with(free("p-b", 2), func(c *poolplan.Cluster) { c.Paused = true })), hivev1.ReasonPoolFilled,
+			"2 of 2 clusters are installed; given to no claim because of the annotation hive.openshift.io/reconcile-pause: p-b",
+		},
 		"a maxConcurrent that is used up": {
 			snapshot(testobj.Pool("p", testobj.Size(3), testobj.MaxConcurrent(1)), with(free("p-a", 2), installing)), hivev1.ReasonPoolFilling,
 			"0 of 3 clusters are installed; 2 more are to be created; maxConcurrent of 1 is used up by p-a (installing)",

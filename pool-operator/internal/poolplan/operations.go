@@ -45,10 +45,11 @@ func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
 	})
 }
 
-// settleDeletion drops a deletion that happened, and one whose cluster a claim got first: one that is recorded in it. While a claim only names it, the first writer gets it.
+// settleDeletion drops a deletion that happened, one whose cluster a claim got first (one that is recorded in it), and one whose cluster was protected or paused since. While a claim only
+// names it, the first writer gets it. A replica that does not know of any of this deletes nothing: its view of the cluster is older, which is the precondition.
 func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
 	recorded := seen != nil && seen.Claimed()
-	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed && recorded {
+	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.Kept() || seen.state == claimed && recorded {
 		return
 	}
 	p.ticket.keep(op)

@@ -81,7 +81,7 @@ type pass struct {
 
 func newPass(now time.Time, s Snapshot) *pass {
 	p := &pass{timer: timer{now: now}, in: s, pool: s.Pool, spec: s.Pool.Spec, slugs: s.Slugs}
-	p.health = healthOf(s.Pool, &p.timer)
+	p.health = healthOf(s, &p.timer)
 	p.inventory = inventoryOf(s.Pool, &p.ticket, &p.health)
 	p.fleet = takeCensus(s, &p.timer)
 	p.quota = quota{spec: &p.spec, fleet: &p.fleet, inventory: &p.inventory, pending: countPending(s, &p.timer)}

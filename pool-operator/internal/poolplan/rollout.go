@@ -26,7 +26,7 @@ func (p *pass) replaceStale() {
 
 // retireStale deletes stale clusters whose replacement is installed.
 func (p *pass) retireStale() {
-	spare := min(p.fleet.countUnclaimed(), p.fleet.count(standby, ready)) - p.quota.target()
+	spare := min(p.fleet.countUnclaimed(), p.fleet.count(standby, ready, withheld)) - p.quota.target()
 	for _, i := range p.fleet.staleOrder() {
 		if spare <= 0 {
 			return

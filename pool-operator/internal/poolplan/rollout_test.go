@@ -89,7 +89,7 @@ func TestStoryRollingReplacementKeepsAsManyRunningAsRunningCountSays(t *testing.
 
 func TestSleepingStaleClustersGoFirst(t *testing.T) {
 	old := func(c *poolplan.Cluster) { c.Version = "old" }
-	awake := func(c *poolplan.Cluster) { c.Power, c.ObservedPower = "Running", "Running" }
-	s := snapshot(testobj.Pool("p", testobj.Size(2), testobj.RunningCount(1), testobj.MaxSize(2)), with(with(free("p-a", 9), old), awake), with(free("p-b", 1), old))
+	running := func(c *poolplan.Cluster) { c.Power, c.ObservedPower = "Running", "Running" }
+	s := snapshot(testobj.Pool("p", testobj.Size(2), testobj.RunningCount(1), testobj.MaxSize(2)), with(with(free("p-a", 9), old), running), with(free("p-b", 1), old))
 	require.Equal(t, []string{"delete p-b"}, kinds(poolplan.Plan(now, s).Actions))
 }

@@ -49,6 +49,7 @@ func (c *chaos) check() {
 		c.demand(!cd.Deleting || cd.ClaimUID == "" || cd.Marked, "a claimed cluster is deleted", name)
 		c.demand(c.server.used[name] == 1, "a cluster was created again", name)
 	}
+	c.demand(len(c.server.kept) == 0, "a protected cluster is deleted", c.server.kept)
 	c.demand(len(c.server.clusters) <= c.maxSize, "there are more clusters than maxSize", len(c.server.clusters), c.maxSize)
 	c.demand(c.atOnce < 0 || busy <= c.atOnce, "more clusters are installing or deleting than maxConcurrent", busy, c.atOnce)
 }
@@ -107,6 +108,12 @@ func (c *chaos) converge() {
 		if cl := c.server.claims[name]; cl.Paused {
 			cl.Paused = false
 			c.server.putClaim(cl)
+		}
+	}
+	for _, name := range c.server.names() {
+		if cd := c.server.clusters[name]; cd.Protected {
+			cd.Protected = false
+			c.server.putCluster(cd)
 		}
 	}
 	if c.server.pool == nil || !c.server.pool.DeletionTimestamp.IsZero() {

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
@@ -40,7 +42,9 @@ func TestRandomInterleavings(t *testing.T) {
 		return
 	}
 	for _, seed := range onceBad {
-		newChaos(t, seed).run(stepsOfRun)
+		former := newChaos(t, seed)
+		former.former = true
+		former.run(stepsOfRun)
 	}
 	first := rand.Uint64() >> 1
 	t.Logf("seeds %d to %d, %d steps each", first, first+randomRuns-1, stepsOfRun)
@@ -62,6 +66,8 @@ type chaos struct {
 	// atOnce is the pool's maxConcurrent; negative for none.
 	atOnce int
 	events []string
+	// former says that clusters and claims drift as they did when the run was bad: its steps hang on it.
+	former bool
 	// stuck is the cache of each replica that hardly moves.
 	stuck map[*replica]resource
 }
@@ -235,21 +241,65 @@ func (c *chaos) foreignWriter() {
 	}
 }
 
-// drift brings about what pools and claims once read differently: a claim is paused or goes on, a running cluster dies, an installed one is marked, protected or released again.
+// drift brings about what pools and claims once read differently: a claim is paused or goes on, or names a cluster without having been given one; a running cluster dies; one is marked,
+// protected or restored, or is that no more.
 func (c *chaos) drift() {
+	living := func(cd poolplan.Cluster) bool { return !cd.Deleting }
+	mine := func(cd poolplan.Cluster) bool { return cd.Installed && !cd.Deleting && cd.ClaimUID == "" }
 	if names := sortedKeys(c.server.claims); len(names) > 0 && c.random.IntN(2) == 0 {
 		cl := c.server.claims[names[c.random.IntN(len(names))]]
+		if !c.former && cl.Namespace == "" && c.random.IntN(2) == 0 {
+			c.preset(cl)
+			return
+		}
 		cl.Paused = !cl.Paused && cl.Namespace == ""
 		c.say("claim %s paused %v", cl.Name, cl.Paused)
 		c.server.putClaim(cl)
 		return
 	}
-	if cluster, ok := c.pick(func(cd poolplan.Cluster) bool { return cd.Installed && !cd.Deleting && cd.ClaimUID == "" }); ok {
-		cluster.NotReady = cluster.Running()
-		cluster.ResumingSince = c.server.now
-		c.say("cluster %s dies", cluster.Name)
+	kind := 2
+	if !c.former {
+		kind = c.random.IntN(4)
+	}
+	switch kind {
+	case 0:
+		c.toggle("marked", mine, func(cd *poolplan.Cluster) *bool { return &cd.Marked })
+	case 1:
+		c.toggle("protected", living, func(cd *poolplan.Cluster) *bool { return &cd.Protected })
+	case 3:
+		c.toggle("restored", living, func(cd *poolplan.Cluster) *bool { return &cd.Restored })
+	default:
+		if cluster, ok := c.pick(mine); ok {
+			cluster.NotReady = cluster.Running()
+			cluster.ResumingSince = c.server.now
+			c.say("cluster %s dies", cluster.Name)
+			c.server.putCluster(cluster)
+		}
+	}
+}
+
+// toggle changes a mark of a cluster for which ok holds.
+func (c *chaos) toggle(what string, ok func(poolplan.Cluster) bool, mark func(*poolplan.Cluster) *bool) {
+	if cluster, found := c.pick(ok); found {
+		is := mark(&cluster)
+		*is = !*is
+		c.say("cluster %s %s %v", cluster.Name, what, *is)
 		c.server.putCluster(cluster)
 	}
+}
+
+// preset is what a user does who writes the name of a cluster into a claim: there is no finalizer, so that it counts for nothing.
+func (c *chaos) preset(cl claim) {
+	object := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: cl.Name, UID: cl.UID, CreationTimestamp: metav1.NewTime(cl.Created)}}
+	if cl.Paused {
+		object.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"}
+	}
+	if cluster, ok := c.pick(func(poolplan.Cluster) bool { return true }); ok {
+		object.Spec.Namespace = cluster.Namespace
+	}
+	cl.Claim = poolview.ClaimOf(object)
+	c.say("claim %s names %q", cl.Name, object.Spec.Namespace)
+	c.server.putClaim(cl)
 }
 
 // claimant creates or deletes a claim.

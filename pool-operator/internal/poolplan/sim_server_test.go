@@ -60,6 +60,8 @@ type apiServer struct {
 	refuse func(namespace string) bool
 	// used counts how often a cluster of a name was created.
 	used map[string]int
+	// kept are protected clusters that a replica was about to delete although it saw that they are.
+	kept []string
 	// writes counts successful writes of the operator.
 	writes int
 }
@@ -172,6 +174,10 @@ func (s *apiServer) deleteCluster(a poolplan.DeleteCluster) bool {
 		return true
 	}
 	if c.ResourceVersion != a.ResourceVersion {
+		return false
+	}
+	if c.Protected {
+		s.kept = append(s.kept, c.Name)
 		return false
 	}
 	c.Deleting = true

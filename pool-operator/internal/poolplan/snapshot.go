@@ -29,6 +29,9 @@ type Snapshot struct {
 	Missing []string
 	// Changed is when the content of what new clusters are made from was last seen to change: the image set, or a Secret that the pool names; zero when it was not.
 	Changed time.Time
+	// Sources identifies the versions of all that new clusters are made from beside the spec: the image set, and the Secrets that the pool names. It changes with each write of a Secret, and
+	// stands for nothing that is in it.
+	Sources string
 	// View says how new Clusters and Claims are.
 	View hivev1.ClusterPoolObservation
 	// Live says that Clusters and Claims were read from the API server after the pool was, so that no view can be newer.

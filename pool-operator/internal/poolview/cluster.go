@@ -5,6 +5,7 @@ package poolview
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,19 +125,32 @@ func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
 	return c
 }
 
-// privateSecrets are the names of Secrets beside a cluster that are not for its users: those that it is installed with, and the one with the keys of a hosted cluster.
+// privateSecrets are the names of Secrets beside a cluster that are not for its users: those that it is installed with, the one by which machines join it, and those with the keys of a
+// hosted cluster.
 func privateSecrets(cd *hivev1.ClusterDeployment) []string {
 	hosted := provision.ClusterRef{Namespace: cd.Namespace, Name: cd.Name, UID: cd.UID}
-	private := []string{hosted.ObjectName(), hosted.ServingName()}
-	if ref := cd.Spec.PullSecretRef; ref != nil {
-		private = append(private, ref.Name)
+	private := append([]string{hosted.ObjectName(), hosted.ServingName()}, cd.Spec.Platform.SecretNames()...)
+	refs := []*hivev1.LocalObjectReference{cd.Spec.PullSecretRef, cd.Spec.BoundServiceAccountSigningKeySecretRef}
+	if how := cd.Spec.Provisioning; how != nil {
+		refs = append(refs, how.InstallConfigSecretRef, how.SSHPrivateKeySecretRef, how.ManifestsSecretRef)
+		for i := range how.InstallerEnv {
+			if from := how.InstallerEnv[i].ValueFrom; from != nil && from.SecretKeyRef != nil {
+				private = append(private, from.SecretKeyRef.Name)
+			}
+		}
 	}
-	if how := cd.Spec.Provisioning; how != nil && how.InstallConfigSecretRef != nil {
-		private = append(private, how.InstallConfigSecretRef.Name)
+	for i := range cd.Spec.CertificateBundles {
+		refs = append(refs, &cd.Spec.CertificateBundles[i].CertificateSecretRef)
 	}
-	if name := cd.Spec.Platform.CredentialsSecretName(); name != "" {
-		private = append(private, name)
+	if metadata := cd.Spec.ClusterMetadata; metadata != nil {
+		refs = append(refs, metadata.NodeAccessSecretRef)
 	}
+	for _, ref := range refs {
+		if ref != nil {
+			private = append(private, ref.Name)
+		}
+	}
+	slices.Sort(private) // clusters are compared
 	return private
 }
 

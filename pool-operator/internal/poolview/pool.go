@@ -22,13 +22,37 @@ type Pool struct {
 	// Frozen says that maxConcurrent is 0.
 	Frozen        bool
 	ClaimLifetime *hivev1.ClusterPoolClaimLifetime
-	// MachinePools says that the pool allows MachinePools: its clusters have machines, and the pool does not skip them.
-	MachinePools bool
+	// MachinePools is what the pool allows a claim's subjects to do with MachinePools.
+	MachinePools MachinePoolRights
 	Limits       Limits
 	// Conditions are those that waiting claims repeat, without their times.
 	Conditions [3]hivev1.Condition
 	// DoomedKeys are the keys of clusters that the pool has decided to delete, joined by spaces.
 	DoomedKeys string
+}
+
+// MachinePoolRights is what a claim's subjects may do with the MachinePools of their cluster.
+type MachinePoolRights string
+
+// Values of MachinePoolRights.
+const (
+	// MachinePoolsNone: the clusters have no machines, or the pool skips MachinePools.
+	MachinePoolsNone MachinePoolRights = ""
+	// MachinePoolsScale: machines come from a stock that clusters share. The pool says which MachinePools there are, subjects how many machines each has.
+	MachinePoolsScale MachinePoolRights = "Scale"
+	// MachinePoolsManage: another controller gives the clusters machines. Subjects create MachinePools and delete them.
+	MachinePoolsManage MachinePoolRights = "Manage"
+)
+
+func machinePoolRightsOf(spec *hivev1.ClusterPoolSpec) MachinePoolRights {
+	hosted := spec.Platform.Hosted
+	switch {
+	case spec.SkipMachinePools || hosted != nil && hosted.Nodes == nil:
+		return MachinePoolsNone
+	case hosted != nil:
+		return MachinePoolsScale
+	}
+	return MachinePoolsManage
 }
 
 // Limits is how long clusters of a pool may take; 0 is for ever.
@@ -64,7 +88,7 @@ func PoolOf(pool *hivev1.ClusterPool) *Pool {
 	p := &Pool{
 		Deleting: !pool.DeletionTimestamp.IsZero(), ClaimPolicy: pool.Spec.ClaimPolicy,
 		Bounded: pool.Spec.MaxConcurrent != nil, Frozen: pool.Spec.MaxConcurrent != nil && *pool.Spec.MaxConcurrent == 0,
-		ClaimLifetime: pool.Spec.ClaimLifetime, MachinePools: pool.Spec.Platform.Hosted == nil && !pool.Spec.SkipMachinePools, Limits: LimitsOf(&pool.Spec),
+		ClaimLifetime: pool.Spec.ClaimLifetime, MachinePools: machinePoolRightsOf(&pool.Spec), Limits: LimitsOf(&pool.Spec),
 	}
 	for i, t := range []string{hivev1.ClusterPoolCapacityAvailable, hivev1.ClusterPoolMissingDependencies, hivev1.ClusterPoolProvisioningHealthy} {
 		if found := hivev1.FindCondition(pool.Status.Conditions, t); found != nil {

@@ -110,12 +110,12 @@ func base(cd *hivev1.ClusterDeployment) time.Time {
 		consider(cd.Spec.ClusterPoolRef.ClaimedTimestamp)
 	}
 	ready := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentReady)
-	awake := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentHibernating)
+	hibernating := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentHibernating)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		consider(&ready.LastTransitionTime)
-	case awake != nil && awake.Status == corev1.ConditionFalse:
-		consider(&awake.LastTransitionTime)
+	case hibernating != nil && hibernating.Status == corev1.ConditionFalse:
+		consider(&hibernating.LastTransitionTime)
 	}
 	return latest
 }

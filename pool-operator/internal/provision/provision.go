@@ -109,7 +109,7 @@ type Observation struct {
 	// counting from where it was. A runtime may forget it over a restart of the operator.
 	Failures int32
 	// Outdated says that what the cluster is reached with, its serving certificate and the administrator's credentials, does not exist yet, ends soon, or is for another
-	// address than the cluster has now. Renew makes it anew.
+	// address than the cluster has now; or that what keeps other connections from it is missing. Renew makes it anew.
 	Outdated bool
 	// AccessID is the ID of the credentials that Access returns; empty when the runtime does not renew them.
 	AccessID string

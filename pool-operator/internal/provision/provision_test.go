@@ -4,11 +4,9 @@
 package provision_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,41 +27,6 @@ func TestCredentialsDoNotPrint(t *testing.T) {
 		assert.NotContains(t, text, "the kubeconfig")
 		assert.NotContains(t, text, fmt.Sprintf("%x", "the password"))
 	}
-}
-
-func TestChangesAreASetThatNeverBlocks(t *testing.T) {
-	changes := provision.NewChanges()
-	a, b := provision.ClusterRef{Name: "a"}, provision.ClusterRef{Name: "b"}
-	for range 1000 { // no reader takes them, and Add does not block
-		changes.Add(a)
-		changes.Add(b)
-	}
-	refs, err := changes.Wait(t.Context())
-	require.NoError(t, err)
-	assert.ElementsMatch(t, []provision.ClusterRef{a, b}, refs)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = changes.Wait(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func TestNoChangeIsLost(t *testing.T) {
-	changes := provision.NewChanges()
-	const count = 500
-	var group sync.WaitGroup
-	for n := range count {
-		group.Go(func() { changes.Add(provision.ClusterRef{Name: fmt.Sprint(n)}) })
-	}
-	seen := map[provision.ClusterRef]bool{}
-	for len(seen) < count {
-		refs, err := changes.Wait(t.Context())
-		require.NoError(t, err)
-		for _, ref := range refs {
-			seen[ref] = true
-		}
-	}
-	group.Wait()
 }
 
 func TestEveryErrorIsAProblem(t *testing.T) {

@@ -42,7 +42,7 @@ func TestFiftyClaimsAtOnceCostThreeWritesEach(t *testing.T) {
 	}
 	t.Logf("%d claims were served %s after the first was created", n, time.Since(started).Round(time.Millisecond))
 	require.Equal(t, n, s.requirePairs())
-	counts := r.writes.snapshot()
+	counts := r.writes()
 	t.Logf("writes: %v", counts)
 	writes := counts["PATCH clusterclaims"] + counts["PATCH clusterdeployments"] + counts["PATCH clusterclaims/status"]
 	t.Logf("%.2f writes per claim, RBAC apart", float64(writes)/n)
@@ -228,13 +228,13 @@ func TestALongQueueCostsNothing(t *testing.T) {
 	for _, name := range names {
 		s.waitFor(name, hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
 	}
-	before := r.writes.snapshot()
+	before := r.writes()
 	t.Logf("writes until %d claims wait: %v", n, before)
 	for range served {
 		s.cluster("p")
 	}
 	require.True(t, s.eventually(func() bool { return s.requirePairs() == served }))
-	after := r.writes.snapshot()
+	after := r.writes()
 	t.Logf("writes after %d were served: %v", served, after)
 	require.LessOrEqual(t, after["PATCH clusterclaims"]-before["PATCH clusterclaims"], served+2)
 	require.LessOrEqual(t, after["PATCH clusterdeployments"]-before["PATCH clusterdeployments"], 2*served+2, "the cluster may change while it is taken")

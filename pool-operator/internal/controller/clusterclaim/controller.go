@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/muster-io/muster/apis/conflict"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
@@ -69,7 +67,7 @@ func New(d Dependencies) *Reconciler {
 const maxSteps = 12
 
 // errAgain ends a pass that has to begin again with a newer view.
-var errAgain = errors.New("the view is out of date")
+var errAgain = outcome.Again(errors.New("the view is out of date"))
 
 // catchUp is when a claim is looked at again whose last write a cache has not seen. The write's own event comes first, unless the watch was cut.
 const catchUp = 2 * time.Second
@@ -82,6 +80,7 @@ const catchUp = 2 * time.Second
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch;update;delete
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=create;delete;get;list;patch;update;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools/scale,verbs=get;patch;update
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -97,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	again, err := r.releaseOrphans(ctx, request.NamespacedName, p)
 	if err != nil || p == nil {
-		return outcome(ctx, claimplan.Decision{RequeueAfter: again}, err)
+		return ctrl.Result{RequeueAfter: again}, err
 	}
 	if p.behind {
 		return ctrl.Result{RequeueAfter: catchUp}, nil
@@ -107,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		err = errors.Join(err, r.report(ctx, p, decision, err))
 	}
 	decision.RequeueAfter = sooner(decision.RequeueAfter, again)
-	return outcome(ctx, decision, err)
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 }
 
 // sooner returns the smaller of two delays of which 0 means never.
@@ -142,17 +141,3 @@ func (r *Reconciler) advance(ctx context.Context, p *pass) (claimplan.Decision, 
 	}
 	return claimplan.Decision{}, errAgain
 }
-
-// outcome maps the end of a pass to what the queue does. A lost race is normal: the pass begins again soon, and not together with the winner's.
-func outcome(ctx context.Context, decision claimplan.Decision, err error) (ctrl.Result, error) {
-	if err == nil {
-		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
-	}
-	if isAgain(err) {
-		logf.FromContext(ctx).V(1).Info("begins again", "cause", err.Error())
-		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
-	}
-	return ctrl.Result{}, err
-}
-
-func isAgain(err error) bool { return errors.Is(err, errAgain) || apierrors.IsConflict(err) }

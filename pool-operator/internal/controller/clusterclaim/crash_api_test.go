@@ -6,6 +6,7 @@ package clusterclaim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -34,17 +36,17 @@ func crashAt(t *testing.T, n int) (survived bool) {
 	s := newSuite(t)
 	var change []func(*hivev1.ClusterPool)
 	if n%2 == 0 {
-		change = append(change, func(p *hivev1.ClusterPool) { p.Spec.MaxConcurrent = new(int32(5)) })
+		change = append(change, func(p *hivev1.ClusterPool) { p.Spec.MaxConcurrent = new(int32(5)) }, takesMachines)
 	}
 	s.pool("p", change...)
 	for range 3 {
 		s.cluster("p")
 	}
 	s.claim("a", "p")
-	r := s.start(func(w *writes) { w.fuse = n })
+	r := s.startWith(faultinject.At(n, false))
 	dead := func() bool {
 		select {
-		case <-r.writes.blown:
+		case <-r.injector.Dead():
 			return true
 		default:
 			return false
@@ -78,7 +80,32 @@ func crashAt(t *testing.T, n int) (survived bool) {
 	}), "no replica finishes what was begun")
 	require.Equal(t, 1, s.requirePairs())
 	s.requireNoForeignRights()
+	s.requireMachineRights("b", n%2 == 0)
 	return survived
+}
+
+// takesMachines has a pool's clusters take nodes; the subjects of a claim scale the MachinePools of their cluster.
+func takesMachines(p *hivev1.ClusterPool) {
+	p.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{}
+	p.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{{Name: "worker", Replicas: 1, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}}}}
+}
+
+// requireMachineRights asserts that the subjects of a claim can scale MachinePools of their cluster where its pool has some, and can make none.
+func (s *suite) requireMachineRights(claim string, some bool) {
+	s.t.Helper()
+	role := &rbacv1.Role{}
+	key := types.NamespacedName{Namespace: s.get(claim).Spec.Namespace, Name: hivev1.ClaimOwnerRoleName}
+	require.True(s.t, s.eventually(func() bool { return s.client.Get(s.t.Context(), key, role) == nil }), "claim %s has no rights", claim)
+	verbs := map[string]bool{}
+	for _, rule := range role.Rules {
+		if slices.Contains(rule.Resources, "machinepools") {
+			for _, verb := range rule.Verbs {
+				verbs[verb] = true
+			}
+		}
+	}
+	require.Equal(s.t, some, verbs["patch"], "%+v", role.Rules)
+	require.False(s.t, verbs["create"], "%+v", role.Rules)
 }
 
 // TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write, for eight n; then once more while another client
@@ -93,7 +120,7 @@ func TestOneOfTwoReplicasMayDie(t *testing.T) {
 				s.annotator()
 			}
 			n := (n-1)%8 + 1
-			s.start(func(w *writes) { w.fuse, w.late = n, n%2 == 0 })
+			s.startWith(faultinject.At(n, n%2 == 0))
 			s.start()
 			for i, name := range claimNames(6) {
 				s.cluster("p")

@@ -101,7 +101,7 @@ func (r *Reconciler) patchClaim(ctx context.Context, p *pass, finalizers []strin
 		return err
 	}
 	p.Claim = claim
-	r.memory.wrote(claim.UID, claim.ResourceVersion)
+	r.memory.written.Wrote(claim.UID, claim.ResourceVersion)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (r *Reconciler) recordClaim(ctx context.Context, p *pass, a claimplan.Recor
 	}
 	p.adopt(cd)
 	p.recorded = cd.UID
-	r.memory.wrote(cd.UID, cd.ResourceVersion)
+	r.memory.written.Wrote(cd.UID, cd.ResourceVersion)
 	logf.FromContext(ctx).Info("claimed a cluster", "ClusterDeployment", a.Cluster, "why", a.Why)
 	return nil
 }

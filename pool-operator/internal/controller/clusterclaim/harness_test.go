@@ -5,9 +5,7 @@ package clusterclaim
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -34,6 +32,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
@@ -216,52 +215,9 @@ func (c *movingClock) advance(d time.Duration) {
 
 // replica is one operator with its own caches.
 type replica struct {
-	stop   func()
-	clock  *movingClock
-	writes *writes
-}
-
-// writes counts a replica's writes by verb and resource, events left out, and ends the replica at the write that a test names.
-type writes struct {
-	next   http.RoundTripper
-	mu     sync.Mutex
-	counts map[string]int
-	total  int
-	// only is part of the path of every write that counts: the namespace of the suite, with which the names of its clusters begin.
-	only string
-	// fuse is after how many writes everything fails; 0 never. With late the last write still reaches the API server.
-	fuse  int
-	late  bool
-	blown chan struct{}
-}
-
-var errBlown = errors.New("the replica is dead")
-
-func (w *writes) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodGet || strings.HasSuffix(request.URL.Path, "/events") {
-		return w.next.RoundTrip(request)
-	}
-	w.mu.Lock()
-	counted := strings.Contains(request.URL.Path, w.only)
-	if counted {
-		w.total++
-		w.counts[request.Method+" "+resourceOf(request.URL.Path)]++
-	}
-	dead, last := w.fuse > 0 && (w.total > w.fuse || w.total == w.fuse && !counted), w.fuse > 0 && w.total == w.fuse && counted
-	w.mu.Unlock()
-	if dead {
-		return nil, errBlown
-	}
-	if !last {
-		return w.next.RoundTrip(request)
-	}
-	defer close(w.blown)
-	if w.late {
-		if response, err := w.next.RoundTrip(request); err == nil {
-			_ = response.Body.Close()
-		}
-	}
-	return nil, errBlown
+	stop     func()
+	clock    *movingClock
+	injector *faultinject.Injector
 }
 
 func resourceOf(path string) string {
@@ -277,22 +233,33 @@ func resourceOf(path string) string {
 	return path
 }
 
-func (w *writes) snapshot() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.counts)
+// writes counts a replica's writes by verb and resource, events left out.
+func (r *replica) writes() map[string]int {
+	counts := map[string]int{}
+	for _, write := range r.injector.Writes() {
+		method, path, _ := strings.Cut(write, " ")
+		counts[method+" "+resourceOf(path)]++
+	}
+	return counts
 }
 
 // start runs a replica until the test ends or it is stopped.
-func (s *suite) start(change ...func(*writes)) *replica {
+func (s *suite) start() *replica {
 	s.t.Helper()
-	r := &replica{clock: &movingClock{}, writes: &writes{counts: map[string]int{}, only: s.namespace, blown: make(chan struct{})}}
-	for _, f := range change {
-		f(r.writes)
-	}
+	return s.startWith(faultinject.Never())
+}
+
+// startWith runs a replica into whose writes faults are injected. Those count that have the namespace of the suite in their path, with which the names of its clusters begin.
+func (s *suite) startWith(f *faultinject.Injector) *replica {
+	s.t.Helper()
+	r := &replica{clock: &movingClock{}, injector: f}
 	cfg := rest.CopyConfig(s.config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: operatorUser}
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { r.writes.next = next; return r.writes })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return f.Transport(next, func(request *http.Request) bool {
+			return request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/events") && strings.Contains(request.URL.Path, s.namespace)
+		})
+	})
 	byObject := map[client.Object]cache.ByObject{}
 	CacheRoles(byObject)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/apis/ownwrites"
 )
 
 // memory knows what this process wrote last and has not seen in a cache yet. Correctness does not depend on it; it spares the passes that would start from a view
 // older than their own writes, and the conflicts that these would end with.
 type memory struct {
-	mu       sync.Mutex
-	versions map[types.UID]string
+	written ownwrites.Memory[types.UID]
+
+	mu sync.Mutex
 	// deleted are clusters that this process deleted and whose end it has not seen.
 	deleted map[types.UID]bool
 	// late are clusters in which this process recorded a claim that was gone by then.
@@ -30,7 +32,7 @@ type memory struct {
 const unseenGrant = 5 * time.Second
 
 func newMemory() *memory {
-	return &memory{versions: map[types.UID]string{}, deleted: map[types.UID]bool{}, late: map[types.UID]bool{}, granted: map[types.UID]time.Time{}}
+	return &memory{deleted: map[types.UID]bool{}, late: map[types.UID]bool{}, granted: map[types.UID]time.Time{}}
 }
 
 // deletes remembers that an object is deleted by this process.
@@ -80,18 +82,11 @@ func (m *memory) grantedJustNow(cluster types.UID, now time.Time) bool {
 	return ok
 }
 
-// wrote remembers the version that an object has after a write.
-func (m *memory) wrote(uid types.UID, version string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.versions[uid] = version
-}
-
 // forget ends the memory of an object that is gone.
 func (m *memory) forget(uid types.UID) {
+	m.written.Forget(uid)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.versions, uid)
 	delete(m.deleted, uid)
 	delete(m.late, uid)
 	delete(m.granted, uid)
@@ -99,16 +94,5 @@ func (m *memory) forget(uid types.UID) {
 
 // ahead says whether the object was written by this process after the version that the cache has.
 func (m *memory) ahead(cached client.Object) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	written, ok := m.versions[cached.GetUID()]
-	if !ok {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written)
-	if err == nil && order < 0 {
-		return true
-	}
-	delete(m.versions, cached.GetUID())
-	return false
+	return m.written.Ahead(cached.GetUID(), cached.GetResourceVersion())
 }

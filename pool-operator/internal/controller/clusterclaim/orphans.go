@@ -113,7 +113,7 @@ func (r *Reconciler) reportMissing(ctx context.Context, s *claimplan.Snapshot, a
 	}
 	if apply.ResourceVersion != nil {
 		s.Own.ResourceVersion = *apply.ResourceVersion
-		r.memory.wrote(a.UID, *apply.ResourceVersion)
+		r.memory.written.Wrote(a.UID, *apply.ResourceVersion)
 	}
 	s.Own.OrphanReason, s.Own.OrphanedSince = reason, now.Time
 	logf.FromContext(ctx).Info("reported whether the claim of a cluster exists", "ClusterDeployment", a.Cluster, "found", a.Found, "restored", a.Restored)

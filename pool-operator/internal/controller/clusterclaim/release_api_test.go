@@ -37,7 +37,7 @@ func TestAReleasedClusterIsDeletedWithTwoWrites(t *testing.T) {
 	require.NoError(t, s.client.Delete(t.Context(), claim))
 	s.gone(claim)
 	s.gone(cd)
-	counts := r.writes.snapshot()
+	counts := r.writes()
 	t.Logf("writes of a life without subjects: %v", counts)
 	require.Equal(t, 1, counts["DELETE clusterdeployments"])
 	require.Equal(t, 2, counts["PATCH clusterclaims"], "assigned, released")

@@ -17,6 +17,7 @@ import (
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // report writes the claim's status, at most once a pass, and never over a newer claim. After a lost race it leaves that to the pass that follows at once.
 func (r *Reconciler) report(ctx context.Context, p *pass, d claimplan.Decision, failure error) error {
-	if d.Status == nil || failure != nil && isAgain(failure) {
+	if d.Status == nil || outcome.IsAgain(failure) {
 		return nil
 	}
 	config := hivev1ac.ClusterClaim(p.Claim.Name, p.Claim.Namespace).
@@ -45,7 +46,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, d claimplan.Decision, 
 		return fmt.Errorf("writing the claim's status: %w", err)
 	}
 	if config.ResourceVersion != nil {
-		r.memory.wrote(p.Claim.UID, *config.ResourceVersion)
+		r.memory.written.Wrote(p.Claim.UID, *config.ResourceVersion)
 	}
 	r.announce(ctx, p, d.Status)
 	return nil

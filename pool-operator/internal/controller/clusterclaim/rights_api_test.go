@@ -20,7 +20,7 @@ import (
 
 // foreignKinds are kinds of Hive that live in a cluster's namespace and whose definitions this API server does not have.
 var foreignKinds = []string{
-	"clusterdeploymentcustomizations", "clusterdeprovisions", "clusterprovisions", "clusterstates", "dnszones", "machinepools", "syncidentityproviders", "syncsets",
+	"clusterdeploymentcustomizations", "clusterdeprovisions", "clusterprovisions", "clusterstates", "dnszones", "machinepools", "machinepools/scale", "syncidentityproviders", "syncsets",
 }
 
 // askedVerbs are all verbs that mean something to an API server, and one that means nothing.
@@ -86,15 +86,21 @@ func TestASubjectMayDoThisAndNothingElse(t *testing.T) {
 	s.pool("machines", func(p *hivev1.ClusterPool) {
 		p.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
 	})
-	hosted, machines := s.cluster("hosted"), s.cluster("machines")
-	for _, cd := range []*hivev1.ClusterDeployment{hosted, machines} {
+	s.pool("nodes", func(p *hivev1.ClusterPool) {
+		p.Spec.Platform = hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}}
+		p.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{{Name: "worker", Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}}}}
+	})
+	hosted, machines, nodes := s.cluster("hosted"), s.cluster("machines"), s.cluster("nodes")
+	for _, cd := range []*hivev1.ClusterDeployment{hosted, machines, nodes} {
 		require.NoError(t, s.client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cd.Namespace, Name: "pull-secret"}}))
 	}
 	s.start()
 	s.claim("a", "hosted")
 	s.claim("b", "machines")
+	s.claim("c", "nodes")
 	s.waitFor("a", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
 	s.waitFor("b", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
 
 	expected := func(cluster string, also ...string) []string {
 		want := s.allowed("other-user", cluster, cluster, "admin-kubeconfig", "admin-password", "pull-secret") // what everyone may do
@@ -108,10 +114,10 @@ func TestASubjectMayDoThisAndNothingElse(t *testing.T) {
 		}
 		return append(want, append(also, "get /secrets admin-kubeconfig", "get /secrets admin-password")...)
 	}
-	pools := func(cluster string) (rights []string) {
-		for _, verb := range []string{"create", "delete", "get", "list", "patch", "update", "watch"} {
+	pools := func(cluster, resource string, verbs ...string) (rights []string) {
+		for _, verb := range verbs {
 			for _, name := range []string{"", cluster, "admin-kubeconfig", "admin-password", "pull-secret"} {
-				rights = append(rights, strings.TrimSpace(verb+" hive.openshift.io/machinepools "+name))
+				rights = append(rights, strings.TrimSpace(verb+" hive.openshift.io/"+resource+" "+name))
 			}
 		}
 		return rights
@@ -119,10 +125,15 @@ func TestASubjectMayDoThisAndNothingElse(t *testing.T) {
 	names := func(cluster string) []string {
 		return []string{cluster, "admin-kubeconfig", "admin-password", "pull-secret"}
 	}
-	require.True(t, s.eventually(func() bool { return s.may("user-of-b", machines.Namespace, "get", "secrets", "admin-kubeconfig") }), "the API server learns of rights in a moment")
+	for user, cd := range map[string]*hivev1.ClusterDeployment{"user-of-a": hosted, "user-of-b": machines, "user-of-c": nodes} {
+		require.True(t, s.eventually(func() bool { return s.may(user, cd.Namespace, "get", "secrets", "admin-kubeconfig") }), "the API server learns of rights in a moment")
+	}
 	unique := func(rights []string) []string { slices.Sort(rights); return slices.Compact(rights) }
 	require.Equal(t, unique(expected(hosted.Namespace)), unique(s.allowed("user-of-a", hosted.Namespace, names(hosted.Namespace)...)))
-	require.Equal(t, unique(expected(machines.Namespace, pools(machines.Namespace)...)), unique(s.allowed("user-of-b", machines.Namespace, names(machines.Namespace)...)))
+	manages := append(pools(machines.Namespace, "machinepools", "create", "delete", "get", "list", "patch", "update", "watch"), pools(machines.Namespace, "machinepools/scale", "get", "patch", "update")...)
+	require.Equal(t, unique(expected(machines.Namespace, manages...)), unique(s.allowed("user-of-b", machines.Namespace, names(machines.Namespace)...)))
+	scales := append(pools(nodes.Namespace, "machinepools", "get", "list", "patch", "update", "watch"), pools(nodes.Namespace, "machinepools/scale", "get", "patch", "update")...)
+	require.Equal(t, unique(expected(nodes.Namespace, scales...)), unique(s.allowed("user-of-c", nodes.Namespace, names(nodes.Namespace)...)))
 	require.Equal(t, s.allowed("other-user", s.namespace), s.allowed("user-of-a", s.namespace), "and nothing in the namespace of the pool")
 
 	skip := s.get("b")

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
@@ -41,6 +42,11 @@ func (c fixedClock) Now() time.Time { return time.Time(c) }
 type shell struct {
 	*Reconciler
 	recorder *events.FakeRecorder
+}
+
+// Reconcile ends a pass as the one of a manager does.
+func (s *shell) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	return outcome.Reconciler[ctrl.Request](s.Reconciler).Reconcile(ctx, request)
 }
 
 func newShell(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *shell {
@@ -185,7 +191,7 @@ func TestAFailingDeletionKeepsTheFinalizer(t *testing.T) {
 
 func TestAViewOlderThanTheLastWriteIsLeftAlone(t *testing.T) {
 	s := newShell(t, interceptor.Funcs{}, scene()...)
-	s.memory.wrote("uid-a", "1000000")
+	s.memory.written.Wrote("uid-a", "1000000")
 	result, err := s.Reconcile(t.Context(), request)
 	require.NoError(t, err)
 	require.Equal(t, catchUp, result.RequeueAfter)

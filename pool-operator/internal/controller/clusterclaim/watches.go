@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
@@ -57,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 5*time.Minute),
 		}).
-		Complete(tracing.ReconcilerOf("clusterclaim", r, tracing.OfClaim(r.Client)))
+		Complete(tracing.ReconcilerOf("clusterclaim", outcome.Reconciler[ctrl.Request](r), tracing.OfClaim(r.Client)))
 }
 
 // onClaims wakes a claim when it changes, and the head of the queue when a claim left it or released a cluster.

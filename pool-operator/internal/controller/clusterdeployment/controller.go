@@ -8,18 +8,13 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/apis/tracing"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
 )
 
@@ -69,23 +64,6 @@ func New(d Dependencies) *Reconciler {
 // concurrency is how many clusters are looked after at a time. A pass waits for a /readyz at the longest, so a few that hang must not hold up others.
 const concurrency = 32
 
-// SetupWithManager registers the controller and the removal of orphans; both run on the leader only.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := mgr.Add(&orphans{Dependencies: r.Dependencies}); err != nil {
-		return fmt.Errorf("registering the removal of orphaned hosted clusters: %w", err)
-	}
-	hosted := ctrl.NewControllerManagedBy(mgr).
-		Named("clusterdeployment-hosted").
-		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(isHosted))).
-		Owns(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(onlyDeletions())).
-		WatchesRawSource(wakeUps(r.Runtime.Changes())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, NeedLeaderElection: new(true)})
-	if r.MachinePools != nil {
-		hosted.Watches(&hivev1.MachinePool{}, ofMachinePool())
-	}
-	return hosted.Complete(tracing.ReconcilerOf("clusterdeployment-hosted", r, tracing.OfClusterDeployment(r.Client)))
-}
-
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=get;list;watch;delete
@@ -97,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	cluster := &hivev1.ClusterDeployment{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.writer.memory.forget(request.NamespacedName)
+			r.writer.written.Forget(request.NamespacedName)
 			return ctrl.Result{}, r.removeLeftovers(ctx, request.NamespacedName)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading ClusterDeployment %s: %w", request, err)
@@ -105,8 +83,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !hostedplan.Hosted(cluster) {
 		return ctrl.Result{}, nil
 	}
-	if r.writer.memory.ahead(request.NamespacedName, cluster) {
-		return ctrl.Result{RequeueAfter: jitter(request)}, nil
+	if r.writer.written.Ahead(request.NamespacedName, cluster.ResourceVersion) {
+		return ctrl.Result{RequeueAfter: outcome.Delay()}, nil
 	}
 	decision, err := r.settle(ctx, cluster)
 	if err == nil {
@@ -115,9 +93,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			r.Metrics.reported(before, *decision.Status, r.Clock.Now())
 		}
 	}
-	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && cluster.DeletionTimestamp != nil) {
-		logf.FromContext(ctx).V(1).Info("ClusterDeployment changed meanwhile, starting over")
-		return ctrl.Result{RequeueAfter: jitter(request)}, nil
+	if apierrors.IsNotFound(err) && cluster.DeletionTimestamp != nil {
+		err = outcome.Again(err)
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 }
@@ -146,13 +123,4 @@ func (r *Reconciler) settle(ctx context.Context, cluster *hivev1.ClusterDeployme
 	}
 	decision.RequeueAfter = time.Second
 	return decision, nil
-}
-
-// jitter spreads those who lost a race, by name rather than by chance.
-func jitter(request ctrl.Request) time.Duration {
-	sum := 0
-	for _, b := range []byte(request.Namespace) {
-		sum = sum*31 + int(b)
-	}
-	return time.Duration(20+uint(sum)%80) * time.Millisecond
 }

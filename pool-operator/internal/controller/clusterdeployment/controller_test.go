@@ -23,14 +23,14 @@ import (
 
 func TestAClusterIsInstalled(t *testing.T) {
 	s := newShell(t)
-	s.world.Slow = true
+	s.backend.Slow = true
 	s.run()
 	assert.Equal(t, "False/Provisioning", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
 	assert.False(t, s.cluster().Spec.Installed)
 	assert.Equal(t, hivev1.PlatformHosted, s.cluster().Labels[hivev1.LabelClusterPlatform], "the column PLATFORM is not blank")
 	assert.Empty(t, s.secrets(), "there is nothing to publish yet")
 
-	s.world.Finish(s.ref())
+	s.backend.Finish(s.ref())
 	s.run()
 	cluster := s.cluster()
 	assert.True(t, cluster.Spec.Installed)
@@ -56,19 +56,19 @@ func TestAClusterThatShouldHibernateIsInstalledFirst(t *testing.T) {
 	assert.Equal(t, hivev1.PowerStateHibernating, cluster.Status.PowerState)
 	assert.Equal(t, "True/Hibernating", said(cluster, hivev1.ClusterDeploymentHibernating))
 	s.requireOwnSecrets()
-	assert.Equal(t, 1, s.world.Starts(s.ref()))
+	assert.Equal(t, 1, s.backend.Starts(s.ref()))
 }
 
 func TestPowerFollowsTheSpecWithTwoWritesAtMost(t *testing.T) {
 	s := newShell(t)
 	s.run()
-	s.world.Slow = true
+	s.backend.Slow = true
 	for range 3 {
 		s.writes.log = nil
 		s.edit(asleep)
 		s.run()
 		assert.Equal(t, hivev1.PowerStateStopping, s.cluster().Status.PowerState)
-		s.world.Finish(s.ref())
+		s.backend.Finish(s.ref())
 		s.run()
 		assert.Equal(t, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
 		assert.Equal(t, []string{"apply status", "apply status"}, s.writes.log)
@@ -77,7 +77,7 @@ func TestPowerFollowsTheSpecWithTwoWritesAtMost(t *testing.T) {
 		s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
 		s.run()
 		assert.Equal(t, hivev1.PowerStateStartingMachines, s.cluster().Status.PowerState)
-		s.world.Finish(s.ref())
+		s.backend.Finish(s.ref())
 		s.run()
 		assert.Equal(t, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
 		assert.Equal(t, []string{"apply status", "apply status"}, s.writes.log)
@@ -88,7 +88,7 @@ func TestPowerFollowsTheSpecWithTwoWritesAtMost(t *testing.T) {
 func TestADeadClusterSaysWhyAndComesBack(t *testing.T) {
 	s := newShell(t)
 	s.run()
-	s.world.Fail(s.ref(), provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 2"})
+	s.backend.Fail(s.ref(), provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 2"})
 	result, err := s.pass()
 	require.NoError(t, err)
 	assert.Equal(t, time.Second, result.RequeueAfter)
@@ -108,7 +108,7 @@ func TestARefusalOfTheRuntimeBecomesAConditionAndIsRetried(t *testing.T) {
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			s := newShell(t)
-			s.world.Refuse(s.ref(), &provision.Problem{Reason: reason, Message: sentence})
+			s.backend.Refuse(s.ref(), &provision.Problem{Reason: reason, Message: sentence})
 			for try := range 3 {
 				result, err := s.pass()
 				require.NoError(t, err, "it is not an error of the pass, so it does not hold up others")
@@ -118,7 +118,7 @@ func TestARefusalOfTheRuntimeBecomesAConditionAndIsRetried(t *testing.T) {
 				assert.Equal(t, try+1, s.cluster().Status.InstallRestarts)
 				s.clock.now = s.clock.now.Add(result.RequeueAfter)
 			}
-			s.world.Refuse(s.ref(), nil)
+			s.backend.Refuse(s.ref(), nil)
 			s.run()
 			assert.Equal(t, "True/Provisioned", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
 			assert.Equal(t, "False/Provisioned", said(s.cluster(), hivev1.ClusterDeploymentProvisionFailed))
@@ -128,36 +128,36 @@ func TestARefusalOfTheRuntimeBecomesAConditionAndIsRetried(t *testing.T) {
 
 func TestInstallationEndsWhenItsAttemptsAreUsed(t *testing.T) {
 	s := newShell(t, func(c *hivev1.ClusterDeployment) { c.Spec.InstallAttemptsLimit = new(int32(2)) })
-	s.world.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonDiskFull, Message: "there is no room"})
+	s.backend.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonDiskFull, Message: "there is no room"})
 	s.run()
 	assert.Equal(t, "True/InstallAttemptsLimitReached", said(s.cluster(), hivev1.ClusterDeploymentProvisionStopped))
-	s.world.Refuse(s.ref(), nil)
+	s.backend.Refuse(s.ref(), nil)
 	s.clock.now = s.clock.now.Add(time.Hour)
 	s.restart()
 	s.run()
-	assert.Zero(t, s.world.Starts(s.ref()))
+	assert.Zero(t, s.backend.Starts(s.ref()))
 }
 
 func TestDeletionLeavesNothing(t *testing.T) {
 	s := newShell(t)
 	s.run()
-	s.world.Slow = true
+	s.backend.Slow = true
 	s.delete()
 	s.run()
 	assert.Equal(t, "False/Deprovisioning", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
-	s.world.Finish(s.ref())
+	s.backend.Finish(s.ref())
 	s.run()
 	assert.True(t, s.gone())
-	assert.False(t, s.world.Has(s.ref()))
+	assert.False(t, s.backend.Has(s.ref()))
 }
 
 func TestAnInstalledClusterIsNeverMadeAnew(t *testing.T) {
 	s := newShell(t)
 	s.run()
-	s.world.Lose(s.ref())
+	s.backend.Lose(s.ref())
 	s.run()
 	assert.Equal(t, "True/DataMissing", said(s.cluster(), hivev1.ClusterDeploymentUnreachable))
-	assert.False(t, s.world.Has(s.ref()))
+	assert.False(t, s.backend.Has(s.ref()))
 }
 
 // A restored ClusterDeployment has another UID. Its former data is neither used nor removed; that of a namesake, which has another ID, is removed.
@@ -182,8 +182,8 @@ func TestOnlyTheDataOfARestoredClusterIsKept(t *testing.T) {
 			s.restart()
 			require.NoError(t, clusterdeployment.RemoveOrphans(t.Context(), s.reconciler))
 			s.run()
-			assert.Equal(t, test.kept, s.world.Has(former))
-			assert.False(t, s.world.Has(s.ref()), "nothing is started")
+			assert.Equal(t, test.kept, s.backend.Has(former))
+			assert.False(t, s.backend.Has(s.ref()), "nothing is started")
 			condition := hivev1.FindCondition(s.cluster().Status.Conditions, hivev1.ClusterDeploymentUnreachable)
 			assert.Equal(t, hivev1.ReasonDataMissing, condition.Reason)
 			assert.Equal(t, test.kept, strings.Contains(condition.Message, string(former.UID)), condition.Message)
@@ -192,7 +192,7 @@ func TestOnlyTheDataOfARestoredClusterIsKept(t *testing.T) {
 			s.run()
 			s.run()
 			assert.True(t, s.gone())
-			assert.False(t, s.world.Has(former), "the data goes with the cluster")
+			assert.False(t, s.backend.Has(former), "the data goes with the cluster")
 		})
 	}
 }
@@ -203,7 +203,7 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 	})
 	s.run()
 	assert.Empty(t, s.writes.log)
-	assert.False(t, s.world.Has(s.ref()))
+	assert.False(t, s.backend.Has(s.ref()))
 }
 
 func TestLostCredentialsComeBackUnchanged(t *testing.T) {
@@ -224,7 +224,7 @@ func TestOfAClusterWhoseObjectVanishedNothingIsLeft(t *testing.T) {
 	s.delete()
 	require.True(t, s.gone())
 	s.run()
-	assert.False(t, s.world.Has(s.ref()))
+	assert.False(t, s.backend.Has(s.ref()))
 }
 
 // TestACrashAtAnyWriteIsMadeGood runs a whole life, with the operator dying at the n-th write, before or after it took effect, for every n.
@@ -263,30 +263,30 @@ func (s *shell) life() {
 	s.edit(asleep)
 	s.run()
 	require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
-	require.Equal(s, 2, s.world.Starts(s.ref()), "once to install, once to resume")
+	require.Equal(s, 2, s.backend.Starts(s.ref()), "once to install, once to resume")
 	s.requireOwnSecrets()
 	s.delete()
 	s.run()
 	require.True(s, s.gone())
-	require.False(s, s.world.Has(s.ref()))
+	require.False(s, s.backend.Has(s.ref()))
 }
 
 func TestActionsAreCounted(t *testing.T) {
 	s := newShell(t)
-	s.world.Slow = true
+	s.backend.Slow = true
 	s.run()
 	s.clock.now = s.clock.now.Add(4 * time.Second)
-	s.world.Finish(s.ref())
+	s.backend.Finish(s.ref())
 	s.run()
-	s.world.Slow = false
+	s.backend.Slow = false
 	s.edit(asleep)
 	s.run()
 	s.clock.now = s.clock.now.Add(time.Hour)
-	s.world.Slow = true
+	s.backend.Slow = true
 	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
 	s.run()
 	s.clock.now = s.clock.now.Add(2 * time.Second)
-	s.world.Finish(s.ref())
+	s.backend.Finish(s.ref())
 	s.run()
 	require.NoError(t, testutil.CollectAndCompare(s.metrics, strings.NewReader(`
 # HELP pool_operator_hosted_actions_total Actions on hosted clusters, by what was done, what it was for, and whether it succeeded (success or failure).
@@ -329,7 +329,7 @@ func TestRenewedCredentialsAreHandedOut(t *testing.T) {
 	}
 	first, id := handedOut()
 	require.NotEmpty(t, id)
-	s.world.Outdate(s.ref())
+	s.backend.Outdate(s.ref())
 	s.run()
 	second, renewed := handedOut()
 	require.NotEqual(t, first, second, "the Secret has the new kubeconfig")

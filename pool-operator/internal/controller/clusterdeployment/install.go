@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/installplan"
 )
@@ -63,7 +64,7 @@ func (r *InstallReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(hasInstallRef))).
 		WatchesRawSource(wakeUps(r.watches.changes)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(tracing.ReconcilerOf("clusterdeployment-install", r, tracing.OfClusterDeployment(r.Client)))
+		Complete(tracing.ReconcilerOf("clusterdeployment-install", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 
 func hasInstallRef(object client.Object) bool {
@@ -78,14 +79,14 @@ func hasInstallRef(object client.Object) bool {
 func (r *InstallReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &hivev1.ClusterDeployment{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cluster); err != nil {
-		r.writer.memory.forget(request.NamespacedName)
+		r.writer.written.Forget(request.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if cluster.Spec.ClusterInstallRef == nil {
 		return ctrl.Result{}, nil
 	}
-	if r.writer.memory.ahead(request.NamespacedName, cluster) {
-		return ctrl.Result{RequeueAfter: jitter(request)}, nil
+	if r.writer.written.Ahead(request.NamespacedName, cluster.ResourceVersion) {
+		return ctrl.Result{RequeueAfter: outcome.Delay()}, nil
 	}
 	var decision installplan.Decision
 	err := r.label(ctx, cluster)
@@ -94,10 +95,6 @@ func (r *InstallReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	}
 	if err == nil {
 		err = r.writer.report(ctx, cluster, decision.Status)
-	}
-	if apierrors.IsConflict(err) {
-		logf.FromContext(ctx).V(1).Info("ClusterDeployment changed meanwhile, starting over")
-		return ctrl.Result{RequeueAfter: jitter(request)}, nil
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 }

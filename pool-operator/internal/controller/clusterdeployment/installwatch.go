@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
 
 // Informers hand out watches by kind; a cache does.
@@ -25,14 +26,14 @@ type Informers interface {
 // installWatches watches each kind of install object once, from when a ClusterDeployment first names it.
 type installWatches struct {
 	informers Informers
-	changes   *provision.Changes
+	changes   *changes.Changes
 
 	mu   sync.Mutex
 	seen map[schema.GroupVersionKind]bool
 }
 
 func newInstallWatches(informers Informers) *installWatches {
-	return &installWatches{informers: informers, changes: provision.NewChanges(), seen: map[schema.GroupVersionKind]bool{}}
+	return &installWatches{informers: informers, changes: changes.New(), seen: map[schema.GroupVersionKind]bool{}}
 }
 
 // ensure watches the kind. It does not wait for the first list: where listing is not allowed it would never end, and reading does not need it.

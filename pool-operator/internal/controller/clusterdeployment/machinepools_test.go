@@ -4,6 +4,8 @@
 package clusterdeployment_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -51,8 +55,7 @@ func TestAClusterWaitsForTheMachinesOfItsPool(t *testing.T) {
 	pool := s.machines()
 	s.run()
 	require.Equal(t, hivev1.PowerStateWaitingForNodes, s.cluster().Status.PowerState)
-	pool.Status.FirstReadyTime = &metav1.Time{Time: s.clock.now}
-	require.NoError(t, s.client.Update(t.Context(), pool))
+	s.nodesReady(pool)
 	s.run()
 	assert.Equal(t, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
 }
@@ -94,4 +97,103 @@ func TestMachinesGoBeforeTheirCluster(t *testing.T) {
 	s.run()
 	assert.True(t, s.gone())
 	assert.True(t, apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool)))
+}
+
+// machinesOfPool makes the cluster one of a ClusterPool that takes nodes.
+func machinesOfPool(c *hivev1.ClusterDeployment) {
+	c.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{}
+	c.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "dev"}
+}
+
+// TestACrashAtAnyWriteReleasesAllMachines has the operator die at each write of a cluster with two MachinePools, of which one binds machines at the claim. Its objects are those of a real
+// API server, and so is its own API.
+func TestACrashAtAnyWriteReleasesAllMachines(t *testing.T) {
+	admin := newAdmin(t, controlplanetest.Start(t))
+	kubeconfig, err := os.ReadFile(controlplanetest.Kubeconfig(t))
+	require.NoError(t, err)
+	lifeOfMachines(t, func(t *testing.T) *shell {
+		t.Helper()
+		cluster := createCluster(t, admin, machinesOfPool)
+		s := &shell{T: t, writes: &writes{}, key: client.ObjectKeyFromObject(cluster), uid: cluster.UID}
+		s.client = interceptor.NewClient(admin, s.writes.intercept())
+		s.begin().backend.Kubeconfig = kubeconfig
+		return s
+	})
+}
+
+// lifeOfMachines repeats the life of a cluster with machines until the operator died before and after each of its writes.
+func lifeOfMachines(t *testing.T, begin func(*testing.T) *shell) {
+	t.Helper()
+	undisturbed := begin(t)
+	undisturbed.lifeWithMachines()
+	total := len(undisturbed.writes.log)
+	require.Equal(t, 2, count(undisturbed.writes.log, "delete"), "each MachinePool is deleted once: %v", undisturbed.writes.log)
+	for n := 1; n <= total; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d of %d, after it: %t", n, total, after), func(t *testing.T) {
+				s := begin(t)
+				s.writes.failAt, s.writes.after = n, after
+				s.lifeWithMachines()
+			})
+		}
+	}
+}
+
+func count(log []string, what string) int {
+	n := 0
+	for _, one := range log {
+		if one == what {
+			n++
+		}
+	}
+	return n
+}
+
+// lifeWithMachines installs the cluster, lets its machines become nodes, claims it, lets those of the claim become nodes, and deletes it.
+func (s *shell) lifeWithMachines() {
+	s.Helper()
+	worker := s.machines()
+	gpu := s.machines(func(p *hivev1.MachinePool) {
+		p.Name, p.Spec.Name = s.key.Name+"-gpu", "gpu"
+		p.Spec.Platform.AgentBareMetal.BindAt = hivev1.BindAtClaim
+	})
+	s.run()
+	require.Equal(s, hivev1.PowerStateWaitingForNodes, s.cluster().Status.PowerState, "machines of creation are missing: %+v", s.cluster().Status.Conditions)
+	s.nodesReady(worker)
+	s.run()
+	require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState, "those of the claim are not waited for")
+	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.ClusterPoolRef.ClaimName = "mine" })
+	s.run()
+	require.Equal(s, hivev1.PowerStateWaitingForNodes, s.cluster().Status.PowerState, "machines of the claim are missing")
+	s.nodesReady(gpu)
+	s.run()
+	require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
+
+	s.delete()
+	for _, pool := range []*hivev1.MachinePool{worker, gpu} {
+		s.run()
+		require.False(s, s.gone(), "machines are not released")
+		require.True(s, s.backend.Has(s.ref()), "their nodes are deleted through its API")
+		s.release(pool)
+	}
+	s.run()
+	require.True(s, s.gone())
+	require.False(s, s.backend.Has(s.ref()))
+}
+
+// nodesReady says that the machines of the MachinePool are Ready nodes, as its controller does.
+func (s *shell) nodesReady(pool *hivev1.MachinePool) {
+	s.Helper()
+	require.NoError(s, s.client.Get(s.Context(), client.ObjectKeyFromObject(pool), pool))
+	pool.Status.FirstReadyTime = &metav1.Time{Time: s.clock.now}
+	require.NoError(s, s.client.Status().Update(s.Context(), pool))
+}
+
+// release lets a MachinePool that is being deleted go, as its controller does when its machines are free.
+func (s *shell) release(pool *hivev1.MachinePool) {
+	s.Helper()
+	require.NoError(s, s.client.Get(s.Context(), client.ObjectKeyFromObject(pool), pool))
+	require.NotNil(s, pool.DeletionTimestamp, "MachinePool %s is deleted with its cluster", pool.Name)
+	pool.Finalizers = nil
+	require.NoError(s, s.client.Update(s.Context(), pool))
 }

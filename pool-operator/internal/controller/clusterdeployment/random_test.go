@@ -25,7 +25,7 @@ func TestAnythingMayHappen(t *testing.T) {
 	for seed := range seeds {
 		s := newShell(t)
 		story := &story{shell: s, random: rand.New(rand.NewPCG(seed, 1))}
-		s.world.Slow = true
+		s.backend.Slow = true
 		for range 30 {
 			story.step()
 			require.Empty(t, story.broken(), "seed %d, after %v", seed, story.events)
@@ -42,7 +42,7 @@ func TestAnythingMayHappen(t *testing.T) {
 		s.delete()
 		story.rest()
 		require.True(t, s.gone(), "seed %d, after %v", seed, story.events)
-		require.False(t, s.world.Has(s.ref()), "seed %d, after %v", seed, story.events)
+		require.False(t, s.backend.Has(s.ref()), "seed %d, after %v", seed, story.events)
 	}
 }
 
@@ -62,16 +62,16 @@ func (s *story) step() {
 	}{
 		{"nothing", func() {}},
 		{"time", func() { s.clock.now = s.clock.now.Add(time.Duration(s.random.IntN(120)) * time.Second) }},
-		{"finish", func() { s.world.Finish(s.ref()) }},
-		{"finish", func() { s.world.Finish(s.ref()) }},
+		{"finish", func() { s.backend.Finish(s.ref()) }},
+		{"finish", func() { s.backend.Finish(s.ref()) }},
 		{"sleep", func() { s.edit(asleep) }},
 		{"wake", func() { s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning }) }},
 		{"restart", s.restart},
 		{"crash", func() { s.writes.failAt, s.writes.after = len(s.writes.log)+1+s.random.IntN(3), s.random.IntN(2) == 0 }},
 		{"death", s.die},
 		{"refuse", func() {
-			if s.world.Has(s.ref()) {
-				s.world.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonPortsTaken, Message: "the port is taken"})
+			if s.backend.Has(s.ref()) {
+				s.backend.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonPortsTaken, Message: "the port is taken"})
 			}
 		}},
 		{"allow", s.allow},
@@ -92,24 +92,24 @@ func (s *story) step() {
 
 // die kills the cluster if it runs.
 func (s *story) die() {
-	o, err := s.world.Open().Observe(s.Context(), s.ref())
+	o, err := s.backend.Open().Observe(s.Context(), s.ref())
 	require.NoError(s, err)
 	if o.State == provision.StateReady || o.State == provision.StateStarting {
-		s.world.Fail(s.ref(), provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended"})
+		s.backend.Fail(s.ref(), provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended"})
 	}
 	s.restart()
 }
 
 func (s *story) allow() {
-	if s.world.Has(s.ref()) {
-		s.world.Refuse(s.ref(), nil)
+	if s.backend.Has(s.ref()) {
+		s.backend.Refuse(s.ref(), nil)
 	}
 }
 
 // broken names what is not as it must always be.
 func (s *story) broken() string {
 	cluster := s.cluster()
-	o, err := s.world.Open().Observe(s.Context(), s.ref())
+	o, err := s.backend.Open().Observe(s.Context(), s.ref())
 	require.NoError(s, err)
 	s.restart()
 	switch metadata := cluster.Spec.ClusterMetadata; {
@@ -131,7 +131,7 @@ func (s *story) rest() {
 	s.writes.failAt = 0
 	s.allow()
 	for range 12 {
-		s.world.Finish(s.ref())
+		s.backend.Finish(s.ref())
 		if _, err := s.pass(); err != nil {
 			require.ErrorIs(s, err, errCrash)
 			s.restart()

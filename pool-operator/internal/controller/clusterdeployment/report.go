@@ -10,11 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/ownwrites"
 )
 
 // writer writes ClusterDeployments: parts of the object, and the part of the status that is one controller's to say.
@@ -23,7 +25,8 @@ type writer struct {
 	recorder events.EventRecorder
 	// conditions are the types that the controller writes.
 	conditions []string
-	memory     memory
+	// written spares passes that begin with a view older than their own writes, which would write the Secrets again.
+	written ownwrites.Memory[types.NamespacedName]
 }
 
 // patch changes the cluster if it is still the one that was read, and takes over what the API server made of it.
@@ -33,7 +36,7 @@ func (w *writer) patch(ctx context.Context, cluster *hivev1.ClusterDeployment, w
 	if err := w.client.Patch(ctx, cluster, before, FieldOwner); err != nil {
 		return fmt.Errorf("%s ClusterDeployment %s: %w", what, refOf(cluster), err)
 	}
-	w.memory.wrote(client.ObjectKeyFromObject(cluster), cluster.ResourceVersion)
+	w.written.Wrote(client.ObjectKeyFromObject(cluster), cluster.ResourceVersion)
 	return nil
 }
 
@@ -49,7 +52,7 @@ func (w *writer) report(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 		return fmt.Errorf("writing the status of ClusterDeployment %s: %w", refOf(cluster), err)
 	}
 	if apply.ResourceVersion != nil {
-		w.memory.wrote(client.ObjectKeyFromObject(cluster), *apply.ResourceVersion)
+		w.written.Wrote(client.ObjectKeyFromObject(cluster), *apply.ResourceVersion)
 	}
 	w.announce(cluster, *status)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
 
 // Runtime runs hosted clusters: as child processes, or as pods. All methods may be called at any time, from several goroutines, for any cluster, and
@@ -47,5 +48,5 @@ type Inventory interface {
 	// List returns every cluster of which there is anything that this operator can remove, running or not, whatever its state.
 	List(ctx context.Context) ([]provision.ClusterRef, error)
 	// Changes wakes the controller: something about a cluster changed. It is the same for the life of the runtime.
-	Changes() *provision.Changes
+	Changes() *changes.Changes
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
@@ -28,7 +29,7 @@ baseDomain: replaced.example.com
 compute: [{name: worker, replicas: 3}]
 `
 
-func (w *world) condition(pool, kind string) hivev1.Condition {
+func (w *testEnv) condition(pool, kind string) hivev1.Condition {
 	w.t.Helper()
 	c := hivev1.FindCondition(w.pool(pool).Status.Conditions, kind)
 	if c == nil {
@@ -38,7 +39,7 @@ func (w *world) condition(pool, kind string) hivev1.Condition {
 }
 
 func TestMissingDependenciesAreNoticedAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.replica()
 	imageSet := "images-of-" + w.ns
@@ -81,7 +82,7 @@ func TestMissingDependenciesAreNoticedAtOnce(t *testing.T) {
 }
 
 func TestNewClustersLookAsThePoolSays(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.replica()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Inventory("red"), func(p *hivev1.ClusterPool) {
@@ -109,9 +110,47 @@ func TestNewClustersLookAsThePoolSays(t *testing.T) {
 	require.Equal(t, map[string]string{"red": cd.Namespace}, w.pool("p").Status.ClusterNameUsage)
 }
 
+// An administrator of a cluster's namespace gets no way onto the nodes of the management cluster: its API server refuses what the label of the namespace says.
+func TestPrivilegedPodsAreRefusedBesideHostedClusters(t *testing.T) {
+	w := newTestEnv(t)
+	w.installer()
+	w.replica()
+	w.create(testobj.Pool("p", testobj.In(w.ns)))
+	w.settled("p", 1)
+	namespace := w.clusters("p")[0].Namespace
+	confined := func() *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod"}}
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "c", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}}}
+		return pod
+	}
+	w.eventually("a confined pod is admitted", func() bool { return w.client.Create(t.Context(), confined(), client.DryRunAll) == nil })
+	for name, change := range map[string]func(*corev1.Pod){
+		"privileged": func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+		},
+		"network of the node": func(p *corev1.Pod) { p.Spec.HostNetwork = true },
+		"processes of the node": func(p *corev1.Pod) {
+			p.Spec.HostPID = true
+		},
+		"files of the node": func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		},
+		"root": func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsNonRoot = new(false) },
+	} {
+		pod := confined()
+		change(pod)
+		err := w.client.Create(t.Context(), pod, client.DryRunAll)
+		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)
+		require.ErrorContains(t, err, `violates PodSecurity "restricted`, name)
+	}
+}
+
 // Columns and autoscalers show a count that is absent as unknown.
 func TestCountsAreThereWhenTheyAreZero(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.replica()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(0)))
 	w.settled("p", 0)
@@ -126,7 +165,7 @@ func TestCountsAreThereWhenTheyAreZero(t *testing.T) {
 }
 
 func TestClaimedClustersKeepThePool(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.replica()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(2)))
@@ -155,7 +194,7 @@ func TestClaimedClustersKeepThePool(t *testing.T) {
 }
 
 func TestManualPowerIsPutBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.replica()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(3), testobj.RunningCount(1)))
@@ -180,20 +219,20 @@ func TestManualPowerIsPutBack(t *testing.T) {
 
 func TestWritesAreFew(t *testing.T) {
 	const size = 40
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.reports = 100 * time.Millisecond // the slower the machine, the more reports the same work would take
 	w.installer()
-	counted := newTransport(failsOnce, 0)
+	counted := faultinject.Never()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(size), testobj.RunningCount(size)))
-	w.replica(counted.wrap)
+	w.replica(through(counted))
 	w.settled("p", size)
-	t.Logf("%d writes for %d clusters: %v", counted.writes.Load(), size, counted.summary())
-	require.LessOrEqual(t, counted.writes.Load(), int64(3*size), "two creations and a share of the status writes")
+	t.Logf("%d writes for %d clusters: %v", counted.Calls(), size, summary(counted))
+	require.LessOrEqual(t, counted.Calls(), 3*size, "two creations and a share of the status writes")
 
-	before := int64(-1)
+	before := -1
 	require.Eventually(t, func() bool {
 		last := before
-		before = counted.writes.Load()
+		before = counted.Calls()
 		return before == last
 	}, patience, 3*time.Second, "the pool comes to rest")
 	for _, cd := range w.clusters("p") {
@@ -201,5 +240,5 @@ func TestWritesAreFew(t *testing.T) {
 		touched.Labels["touched"] = "yes"
 		require.NoError(t, w.client.Patch(t.Context(), touched, client.MergeFrom(&cd)))
 	}
-	require.Never(t, func() bool { return counted.writes.Load() > before }, 3*time.Second, 100*time.Millisecond, "a full pool writes nothing")
+	require.Never(t, func() bool { return counted.Calls() > before }, 3*time.Second, 100*time.Millisecond, "a full pool writes nothing")
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestPoolLife(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.replica()
 
@@ -43,7 +43,7 @@ func TestPoolLife(t *testing.T) {
 }
 
 func TestTwoReplicasWithoutLeaderElection(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.replica()
 	w.replica()

@@ -149,11 +149,7 @@ func (r *Reconciler) wait(ctx context.Context, req ctrl.Request, decision poolpl
 func (r *Reconciler) carryOut(ctx context.Context, pass *pass, decision poolplan.Decision) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: decision.RequeueAfter}
 	hold, delay, err := r.ticket(ctx, pass, decision)
-	switch {
-	case apierrors.IsConflict(err):
-		log.FromContext(ctx).V(1).Info("lost the pool's status to another writer and will plan again")
-		return ctrl.Result{RequeueAfter: sooner(result.RequeueAfter, conflictRetry)}, nil
-	case err != nil:
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	result.RequeueAfter = sooner(result.RequeueAfter, delay)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
@@ -46,18 +47,18 @@ func TestMain(m *testing.M) {
 // TestCrashAtEveryWrite kills the operator at the n-th write, for every n of the whole life of a pool, before the write or after it, or lets that write fail. It is started
 // again, or another replica is there all the time; what happens alternates from write to write, and MUSTER_CRASH_ALL=1 lets everything happen to every write. In the end everything is as it should be: nothing is left over, and no cluster was created twice.
 func TestCrashAtEveryWrite(t *testing.T) {
-	clean := newTransport(failsOnce, 0)
+	clean := faultinject.Never()
 	var writes int
 	t.Run("without a fault", func(t *testing.T) {
-		w := newWorld(t)
-		w.life(func() { w.replica(clean.wrap) })
-		writes = int(clean.writes.Load())
-		t.Logf("%d writes: %v", writes, clean.summary())
+		w := newTestEnv(t)
+		w.life(func() { w.replica(through(clean)) })
+		writes = clean.Calls()
+		t.Logf("%d writes: %v", writes, summary(clean))
 	})
 	if testing.Short() {
 		t.Skip("the rest takes a minute")
 	}
-	kinds := []fault{killedBefore, killedAfter, failsOnce}
+	kinds := []faultinject.Fault{faultinject.CrashBefore, faultinject.CrashAfter, faultinject.FailOnce}
 	for n := 1; n <= writes; n++ {
 		for i, kind := range kinds {
 			if os.Getenv("MUSTER_CRASH_ALL") == "" && i != n%len(kinds) {
@@ -66,8 +67,8 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			second := n%2 == 0
 			t.Run(fmt.Sprintf("%s write %d, second replica %v", kind, n, second), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
-				w.life(func() { w.mortal(newTransport(kind, n), second) })
+				w := newTestEnv(t)
+				w.life(func() { w.restarting(faultinject.New(n, kind), second) })
 			})
 		}
 	}
@@ -79,24 +80,24 @@ func TestCrashBesideAWriterThatAnnotatesAllTheTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	kinds := []fault{killedBefore, killedAfter, failsOnce}
+	kinds := []faultinject.Fault{faultinject.CrashBefore, faultinject.CrashAfter, faultinject.FailOnce}
 	for n := 1; n <= writesBesideWriter; n += 5 {
 		kind := kinds[n%len(kinds)]
 		t.Run(fmt.Sprintf("%s write %d", kind, n), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.lag = cacheLag
 			// Each replica has a connection of its own: on one that all share there are more streams at a time than the API server allows.
 			w.config.Dial = (&net.Dialer{}).DialContext
 			w.annotator("p", n%2 == 0)
-			w.life(func() { w.mortal(newTransport(kind, n), true) })
+			w.life(func() { w.restarting(faultinject.New(n, kind), true) })
 		})
 	}
 }
 
 // annotator changes the pool's clusters again and again until the test ends, and nothing that a decision is made from. With itself, it changes the pool, too, though less often: each
 // change makes the next ticket fail, and wakes the operator.
-func (w *world) annotator(pool string, itself bool) {
+func (w *testEnv) annotator(pool string, itself bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
@@ -135,17 +136,17 @@ func (w *world) annotator(pool string, itself bool) {
 	}()
 }
 
-// mortal runs a replica that is started again after it died, beside another one if wanted.
-func (w *world) mortal(f *transport, second bool) {
+// restarting runs a replica that is started again after it died, beside another one if wanted.
+func (w *testEnv) restarting(f *faultinject.Injector, second bool) {
 	if second {
 		w.replica()
 	}
-	stop := w.replica(f.wrap)
+	stop := w.replica(through(f))
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
-		case <-f.died:
+		case <-f.Dead():
 			stop()
 		case <-over:
 			return
@@ -161,7 +162,7 @@ func (w *world) mortal(f *transport, second bool) {
 }
 
 // life is the whole life of a pool.
-func (w *world) life(operate func()) {
+func (w *testEnv) life(operate func()) {
 	w.t.Helper()
 	created := w.countCreations()
 	w.installer()
@@ -189,7 +190,7 @@ func (w *world) life(operate func()) {
 }
 
 // runs waits until that many of the pool's clusters are to run.
-func (w *world) runs(pool string, want int) {
+func (w *testEnv) runs(pool string, want int) {
 	w.t.Helper()
 	w.eventually("not the right number of clusters runs", func() bool {
 		running := 0
@@ -203,7 +204,7 @@ func (w *world) runs(pool string, want int) {
 }
 
 // remove deletes the pool and waits until it and everything of it is gone.
-func (w *world) remove(name string) {
+func (w *testEnv) remove(name string) {
 	w.t.Helper()
 	require.NoError(w.t, w.client.Delete(w.t.Context(), w.pool(name)))
 	w.eventually("the pool goes", func() bool {
@@ -218,8 +219,8 @@ func (w *world) remove(name string) {
 // moment is longer than events take.
 const moment = 5 * time.Second
 
-// countCreations counts the clusters of the world that there ever were.
-func (w *world) countCreations() func() int {
+// countCreations counts the clusters of the environment that there ever were.
+func (w *testEnv) countCreations() func() int {
 	w.t.Helper()
 	watcher, err := client.NewWithWatch(w.config, client.Options{Scheme: scheme})
 	require.NoError(w.t, err)

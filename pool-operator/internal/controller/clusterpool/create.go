@@ -146,7 +146,8 @@ func newMachinePools(pool *hivev1.ClusterPool, cluster string) []client.Object {
 				Labels: map[string]string{hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name},
 			},
 			Spec: hivev1.MachinePoolSpec{
-				ClusterDeploymentRef: hivev1.LocalObjectReference{Name: cluster}, Name: t.Name, Replicas: &t.Replicas, Labels: t.Labels, Platform: *t.Platform.DeepCopy(),
+				ClusterDeploymentRef: hivev1.LocalObjectReference{Name: cluster}, Name: t.Name, Replicas: &t.Replicas, MaxReplicas: t.MaxReplicas, Labels: t.Labels, Taints: t.Taints,
+				Platform: *t.Platform.DeepCopy(),
 			},
 		}
 		if machines := made.Spec.Platform.AgentBareMetal; machines != nil && machines.AgentNamespace == "" {

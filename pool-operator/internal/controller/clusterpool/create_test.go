@@ -57,8 +57,9 @@ func TestAClusterHasTheMachinePoolsOfItsPool(t *testing.T) {
 	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "dev"}}
 	agents := &hivev1.AgentBareMetalMachinePool{AgentSelector: metav1.LabelSelector{MatchLabels: map[string]string{"rack": "a"}}}
 	elsewhere := &hivev1.AgentBareMetalMachinePool{AgentNamespace: "other", BindAt: hivev1.BindAtClaim}
+	taints := []corev1.Taint{{Key: "tier", Value: "web", Effect: corev1.TaintEffectNoSchedule}}
 	pool.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{
-		{Name: "worker", Replicas: 2, Labels: map[string]string{"tier": "web"}, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: agents}},
+		{Name: "worker", Replicas: 2, MaxReplicas: new(int64(4)), Labels: map[string]string{"tier": "web"}, Taints: taints, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: agents}},
 		{Name: "gpu", Replicas: 1, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: elsewhere}},
 	}
 	objects, err := (&pass{pool: pool}).contents(poolplan.CreateCluster{Namespace: "dev-abcde", ClusterName: "dev-abcde"})
@@ -69,8 +70,11 @@ func TestAClusterHasTheMachinePoolsOfItsPool(t *testing.T) {
 	require.Equal(t, "dev-abcde-worker", worker.Name)
 	require.Equal(t, "dev-abcde", worker.Spec.ClusterDeploymentRef.Name)
 	require.Equal(t, int64(2), *worker.Spec.Replicas)
+	require.Equal(t, int64(4), *worker.Spec.MaxReplicas)
+	require.Nil(t, gpu.Spec.MaxReplicas)
 	require.Equal(t, "metal", worker.Spec.Platform.AgentBareMetal.AgentNamespace, "machines are in the namespace of the pool")
 	require.Empty(t, agents.AgentNamespace, "the pool stays as it is")
+	require.Equal(t, taints, worker.Spec.Taints)
 	require.Equal(t, elsewhere, gpu.Spec.Platform.AgentBareMetal)
 	pool.Spec.SkipMachinePools = true
 	objects, err = (&pass{pool: pool}).contents(poolplan.CreateCluster{Namespace: "dev-abcde", ClusterName: "dev-abcde"})

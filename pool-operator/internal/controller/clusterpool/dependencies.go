@@ -6,8 +6,10 @@ package clusterpool
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"slices"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -61,6 +64,7 @@ func readKey(ctx context.Context, live client.Reader, pool *hivev1.ClusterPool, 
 // missingDependencies says what new clusters of the pool need and is not there.
 func (r *Reconciler) missingDependencies(ctx context.Context, p *pass) ([]string, error) {
 	var missing []string
+	versions := sha256.New()
 	imageSet := &hivev1.ClusterImageSet{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: p.pool.Spec.ImageSetRef.Name}, imageSet)
 	switch {
@@ -70,17 +74,25 @@ func (r *Reconciler) missingDependencies(ctx context.Context, p *pass) ([]string
 		return nil, fmt.Errorf("reading cluster image set %s: %w", p.pool.Spec.ImageSetRef.Name, err)
 	default:
 		r.seeContent(p, "imageset "+imageSet.Name, map[string][]byte{"releaseImage": []byte(imageSet.Spec.ReleaseImage)})
+		addVersion(versions, "imageset", imageSet.UID, imageSet.Spec.ReleaseImage)
 	}
 	for _, need := range secretsNeeded(p.pool) {
-		sentence, err := r.missingSecret(ctx, p, need)
+		sentence, secret, err := r.missingSecret(ctx, p, need)
 		if err != nil {
 			return nil, err
 		}
+		addVersion(versions, need.label, secret.UID, secret.ResourceVersion)
 		if sentence != "" {
 			missing = append(missing, need.label+": "+sentence)
 		}
 	}
+	p.snapshot.Sources = hex.EncodeToString(versions.Sum(nil)[:8])
 	return missing, nil
+}
+
+// addVersion adds the version of an object. What is in a Secret never is part of it.
+func addVersion(to hash.Hash, what string, uid types.UID, version string) {
+	_, _ = fmt.Fprintf(to, "%q %q %q;", what, uid, version) // never fails
 }
 
 // need is a Secret in the pool's namespace that new clusters need, and the key it must have.
@@ -102,20 +114,26 @@ func secretsNeeded(pool *hivev1.ClusterPool) []need {
 	return needs
 }
 
-// missingSecret says in which way a Secret is missing. Its content is read once per version of it.
-func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (string, error) {
+// missingSecret says in which way a Secret is missing, and returns its metadata as far as it is there. Its content is read once per version of it.
+func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (sentence string, found metav1.ObjectMeta, err error) {
 	key := client.ObjectKey{Namespace: p.pool.Namespace, Name: n.name}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := r.Metadata.Get(ctx, key, meta)
+	err = r.Metadata.Get(ctx, key, meta)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Sprintf("secrets %q not found", n.name), nil
+		return fmt.Sprintf("secrets %q not found", n.name), found, nil
 	case err != nil:
-		return "", fmt.Errorf("reading metadata of secret %s: %w", key, err)
+		return "", found, fmt.Errorf("reading metadata of secret %s: %w", key, err)
 	case p.memory.secrets[n.label] == meta.ResourceVersion:
-		return "", nil
+		return "", meta.ObjectMeta, nil
 	}
+	sentence, err = r.readSecret(ctx, p, n, key)
+	return sentence, meta.ObjectMeta, err
+}
+
+// readSecret says what a Secret lacks, and remembers its content if it lacks nothing.
+func (r *Reconciler) readSecret(ctx context.Context, p *pass, n need, key client.ObjectKey) (string, error) {
 	secret := &corev1.Secret{}
 	if err := r.Live.Get(ctx, key, secret); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
 
@@ -69,7 +70,7 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 			defer mu.Unlock()
 			switch {
 			case apierrors.IsConflict(err):
-				again = conflictRetry
+				again = outcome.Delay()
 				log.FromContext(ctx).V(1).Info("lost an object to another writer and will plan again", "action", fmt.Sprintf("%T", a), "why", a.Reason())
 			case err != nil:
 				errs = append(errs, err)
@@ -264,10 +265,10 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, a poolplan.DeleteNames
 }
 
 // isEmpty asks the API server whether there is no ClusterDeployment in a namespace.
-func (r *Reconciler) isEmpty(ctx context.Context, namespace string) (bool, error) {
+func isEmpty(ctx context.Context, live client.Reader, namespace string) (bool, error) {
 	list := metadataList("")
 	list.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeploymentList"))
-	if err := r.Live.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+	if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("looking for clusters in namespace %s: %w", namespace, err)
 	}
 	return len(list.Items) == 0, nil

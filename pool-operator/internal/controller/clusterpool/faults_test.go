@@ -4,102 +4,35 @@
 package clusterpool_test
 
 import (
-	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/muster-io/muster/apis/faultinject"
 )
 
-// fault is what happens to a write.
-type fault string
-
-const (
-	// killedBefore: the process dies before the write reaches the API server.
-	killedBefore fault = "killed before"
-	// killedAfter: the process dies before it hears the answer.
-	killedAfter fault = "killed after"
-	// failsOnce: the write fails, and the process goes on.
-	failsOnce fault = "fails once"
-)
-
-var errFault = errors.New("this write was made to fail")
-
-// transport counts the writes of a client, and lets something happen to the n-th; 0 is none. Events and leases are not counted.
-type transport struct {
-	kind   fault
-	n      int64
-	writes atomic.Int64
-	dead   atomic.Bool
-	// died is closed when the process is dead.
-	died chan struct{}
-	once sync.Once
-
-	mu   sync.Mutex
-	seen map[string]int
-}
-
-func newTransport(kind fault, n int) *transport {
-	return &transport{kind: kind, n: int64(n), died: make(chan struct{}), seen: map[string]int{}}
-}
-
-func (f *transport) wrap(config *rest.Config) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) { return f.pass(next, r) })
-	})
+// through leads the requests of a client through an injector of faults. Events and leases are no writes.
+func through(f *faultinject.Injector) func(*rest.Config) {
+	return func(config *rest.Config) {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return f.Transport(next, faultinject.IsWrite) })
+	}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func isWrite(r *http.Request) bool {
-	return r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "/leases")
-}
-
-func (f *transport) pass(next http.RoundTripper, r *http.Request) (*http.Response, error) {
-	if f.dead.Load() {
-		return nil, errFault
-	}
-	if !isWrite(r) {
-		return next.RoundTrip(r)
-	}
-	n := f.writes.Add(1)
-	f.mu.Lock()
-	f.seen[r.Method+" "+resourceOf(r.URL.Path)]++
-	f.mu.Unlock()
-	if n != f.n {
-		return next.RoundTrip(r)
-	}
-	switch f.kind {
-	case killedBefore:
-		f.die()
-	case killedAfter:
-		response, err := next.RoundTrip(r)
-		if err == nil {
-			_ = response.Body.Close()
-		}
-		f.die()
-	case failsOnce:
-	}
-	return nil, errFault
-}
-
-func (f *transport) die() {
-	f.dead.Store(true)
-	f.once.Do(func() { close(f.died) })
-}
-
 // summary is how often what was written.
-func (f *transport) summary() map[string]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.seen)
+func summary(f *faultinject.Injector) map[string]int {
+	seen := map[string]int{}
+	for _, write := range f.Writes() {
+		method, path, _ := strings.Cut(write, " ")
+		seen[method+" "+resourceOf(path)]++
+	}
+	return seen
 }
 
 func resourceOf(path string) string {

@@ -56,8 +56,8 @@ type noMeter struct{}
 
 func (noMeter) Action(string, poolplan.Why, bool) {}
 
-// world is one namespace of the control plane, with an administrator's client.
-type world struct {
+// testEnv is one namespace of the control plane, with an administrator's client.
+type testEnv struct {
 	t      *testing.T
 	config *rest.Config
 	client client.Client
@@ -68,7 +68,7 @@ type world struct {
 	lag time.Duration
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	cfg := controlplanetest.Start(t)
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
@@ -76,11 +76,11 @@ func newWorld(t *testing.T) *world {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pools-"}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), testobj.ClusterImageSet(testobj.ImageSetName))))
-	return &world{t: t, config: cfg, client: c, ns: ns.Name, reports: 20 * time.Millisecond}
+	return &testEnv{t: t, config: cfg, client: c, ns: ns.Name, reports: 20 * time.Millisecond}
 }
 
-// replica runs the controller for pools of the world's namespace until the test ends, or until stop is called.
-func (w *world) replica(change ...func(*rest.Config)) (stop func()) {
+// replica runs the controller for pools of the environment's namespace until the test ends, or until stop is called.
+func (w *testEnv) replica(change ...func(*rest.Config)) (stop func()) {
 	w.t.Helper()
 	cfg := rest.CopyConfig(w.config)
 	cfg.Wrap(late(w.lag))
@@ -102,8 +102,8 @@ func (w *world) replica(change ...func(*rest.Config)) (stop func()) {
 	return run(w.t, mgr)
 }
 
-// cacheByObject keeps tests apart that share a control plane: a replica sees the pools of its world only.
-func (w *world) cacheByObject() map[client.Object]cache.ByObject {
+// cacheByObject keeps tests apart that share a control plane: a replica sees the pools of its environment only.
+func (w *testEnv) cacheByObject() map[client.Object]cache.ByObject {
 	byObject := clusterpool.CacheByObject()
 	byObject[&hivev1.ClusterPool{}] = cache.ByObject{Namespaces: map[string]cache.Config{w.ns: {}}}
 	return byObject
@@ -128,7 +128,7 @@ func run(t *testing.T, mgr ctrl.Manager) (stop func()) {
 }
 
 // installer is a fake installer of clusters: it writes only what an installer writes.
-func (w *world) installer() {
+func (w *testEnv) installer() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
@@ -174,14 +174,14 @@ func (s *standIn) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{}, nil
 }
 
-func (w *world) create(objects ...client.Object) {
+func (w *testEnv) create(objects ...client.Object) {
 	w.t.Helper()
 	for _, o := range objects {
 		require.NoError(w.t, w.client.Create(w.t.Context(), o))
 	}
 }
 
-func (w *world) pool(name string) *hivev1.ClusterPool {
+func (w *testEnv) pool(name string) *hivev1.ClusterPool {
 	w.t.Helper()
 	pool := &hivev1.ClusterPool{}
 	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, pool))
@@ -189,7 +189,7 @@ func (w *world) pool(name string) *hivev1.ClusterPool {
 }
 
 // editPool changes a pool's spec.
-func (w *world) editPool(name string, change func(*hivev1.ClusterPool)) {
+func (w *testEnv) editPool(name string, change func(*hivev1.ClusterPool)) {
 	w.t.Helper()
 	pool := w.pool(name)
 	before := pool.DeepCopy()
@@ -197,8 +197,8 @@ func (w *world) editPool(name string, change func(*hivev1.ClusterPool)) {
 	require.NoError(w.t, w.client.Patch(w.t.Context(), pool, client.MergeFrom(before)))
 }
 
-// clusters are the ClusterDeployments of the world's pool that are not being deleted.
-func (w *world) clusters(pool string) []hivev1.ClusterDeployment {
+// clusters are the ClusterDeployments of the environment's pool that are not being deleted.
+func (w *testEnv) clusters(pool string) []hivev1.ClusterDeployment {
 	w.t.Helper()
 	list := &hivev1.ClusterDeploymentList{}
 	require.NoError(w.t, w.client.List(w.t.Context(), list, client.MatchingLabels{
@@ -214,7 +214,7 @@ func (w *world) clusters(pool string) []hivev1.ClusterDeployment {
 }
 
 // namespaces are the names of the namespaces of the pool's clusters that are not being deleted.
-func (w *world) namespaces(pool string) []string {
+func (w *testEnv) namespaces(pool string) []string {
 	w.t.Helper()
 	list := &corev1.NamespaceList{}
 	require.NoError(w.t, w.client.List(w.t.Context(), list, client.MatchingLabels{
@@ -229,13 +229,13 @@ func (w *world) namespaces(pool string) []string {
 	return out
 }
 
-func (w *world) eventually(what string, holds func() bool) {
+func (w *testEnv) eventually(what string, holds func() bool) {
 	w.t.Helper()
 	require.Eventually(w.t, holds, patience, tick, what)
 }
 
 // settled waits until the pool says that it is filled, has that many clusters, and has nothing left to do.
-func (w *world) settled(name string, size int) {
+func (w *testEnv) settled(name string, size int) {
 	w.t.Helper()
 	var last string
 	holds := func() bool {

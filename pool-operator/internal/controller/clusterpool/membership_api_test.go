@@ -17,7 +17,7 @@ import (
 )
 
 // forged is a ClusterDeployment that names the pool, in a namespace of another user.
-func (w *world) forged(pool, namespace, name string) *hivev1.ClusterDeployment {
+func (w *testEnv) forged(pool, namespace, name string) *hivev1.ClusterDeployment {
 	w.t.Helper()
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
@@ -32,7 +32,7 @@ func (w *world) forged(pool, namespace, name string) *hivev1.ClusterDeployment {
 
 // A ClusterDeployment of another user does not count: the pool deletes none of its own as one too many, and does not change it.
 func TestAForgedClusterCountsForNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	stranger := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "stranger-"}}
 	w.create(stranger)
@@ -45,13 +45,13 @@ func TestAForgedClusterCountsForNothing(t *testing.T) {
 	w.eventually("the pool publishes an event", func() bool {
 		events := &eventsv1.EventList{}
 		require.NoError(t, w.client.List(t.Context(), events, client.InNamespace(w.ns)))
-		told := map[string]bool{}
+		notified := map[string]bool{}
 		for _, e := range events.Items {
 			if e.Reason == "NotAMember" && e.Related != nil {
-				told[e.Related.Namespace+"/"+e.Related.Name] = true
+				notified[e.Related.Namespace+"/"+e.Related.Name] = true
 			}
 		}
-		return len(told) == len(forgeries)
+		return len(notified) == len(forgeries)
 	})
 	w.editPool("p", func(p *hivev1.ClusterPool) { p.Spec.Size = 3 })
 	w.settled("p", 3)

@@ -37,6 +37,8 @@ type poolMemory struct {
 	// contents are digests of what new clusters are made from, and changedAt is when one of them was last seen to change. They never leave this process.
 	contents  map[string][sha256.Size]byte
 	changedAt time.Time
+	// resumed says that what the pool's status says about the versions of all that was compared with what this process found first.
+	resumed bool
 	// arrivals is when claims were created that were seen within the window of the recommendation.
 	arrivals map[types.UID]time.Time
 	// recalled says that arrivals before this process began were taken from the pool's status.
@@ -73,6 +75,14 @@ func (p *poolMemory) sees(what string, content [sha256.Size]byte, now time.Time)
 		p.changedAt = now
 	}
 	p.contents[what] = content
+}
+
+// resume compares what this process finds first with what the pool's status says that its predecessor saw last: what changed between the two, no process saw change.
+func (p *poolMemory) resume(last *hivev1.ClusterPoolProvisioning, sources string, now time.Time) {
+	if !p.resumed && last != nil && last.SourcesHash != "" && last.SourcesHash != sources {
+		p.changedAt = now
+	}
+	p.resumed = true
 }
 
 func (m *memory) forget(key types.NamespacedName) {

@@ -24,7 +24,7 @@ import (
 )
 
 // legacyCluster is a cluster as Hive leaves it: its namespace does not say in which namespace its pool is, and no claim's UID is recorded.
-func (w *world) legacyCluster(pool, claim string) *hivev1.ClusterDeployment {
+func (w *testEnv) legacyCluster(pool, claim string) *hivev1.ClusterDeployment {
 	w.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: pool + "-", Labels: map[string]string{hivev1.LabelNamespaceClusterPoolName: pool}}}
 	w.create(ns)
@@ -41,7 +41,7 @@ func (w *world) legacyCluster(pool, claim string) *hivev1.ClusterDeployment {
 }
 
 // label does what docs/migration/pool.md says about namespaces.
-func (w *world) label(namespace string) {
+func (w *testEnv) label(namespace string) {
 	w.t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hivev1.LabelNamespaceClusterPoolNamespace, w.ns)
 	require.NoError(w.t, w.client.Patch(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, client.RawPatch(types.MergePatchType, patch)))
@@ -49,7 +49,7 @@ func (w *world) label(namespace string) {
 
 // A pool that was stored with a list of customizations waits until that is rewritten, keeps the clusters that it has, and keeps no other pool from being served.
 func TestAPoolThatWasStoredWithAListWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	stored := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(`
@@ -86,7 +86,7 @@ spec:
 }
 
 func TestClustersOfHiveAreTakenOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.installer()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(1)))
 	claimed, unclaimed := w.legacyCluster("p", "c"), w.legacyCluster("p", "")

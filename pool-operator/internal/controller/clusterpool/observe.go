@@ -106,6 +106,7 @@ func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.Cl
 	r.memory.change(func() {
 		p.recall()
 		p.memory.recallArrivals(p.snapshot.Claims, p.pool.Status.RunningCountRecommendation, r.Clock.Now())
+		p.memory.resume(p.pool.Status.Provisioning, p.snapshot.Sources, r.Clock.Now())
 		p.snapshot.Changed = p.memory.changedAt
 		p.snapshot.RecentClaims = p.memory.countArrivals(p.snapshot.Claims, r.Clock.Now())
 	})

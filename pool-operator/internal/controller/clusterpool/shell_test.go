@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
@@ -69,7 +70,7 @@ func newShell(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 
 func (s *shell) reconcile(name string) (ctrl.Result, error) {
 	s.clock.now = s.clock.now.Add(2 * time.Second)
-	return s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: testobj.Namespace, Name: name}})
+	return outcome.Reconciler[ctrl.Request](s.r).Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: testobj.Namespace, Name: name}})
 }
 
 // passes reconciles n times and returns the last error.
@@ -201,6 +202,28 @@ func TestAForeignNamespaceIsLeftAlone(t *testing.T) {
 	require.Len(t, clusters, 1)
 	require.NotEqual(t, stolen, clusters[0].Namespace)
 	require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: stolen}, &corev1.Namespace{}), "it is still there")
+}
+
+func TestNamespacesOfTheOperatorsOwnPodsAdmitRestrictedOnesOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		pool testobj.PoolOption
+		want string
+	}{
+		"hosted clusters": {func(p *hivev1.ClusterPool) { p.Spec.Platform = hivev1.Platform{Hosted: &hivev1.HostedPlatform{}} }, "restricted"},
+		"clusters of another installer": {func(p *hivev1.ClusterPool) {
+			p.Spec.Platform = hivev1.Platform{AgentBareMetal: &hivev1.AgentBareMetalPlatform{}}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t, interceptor.Funcs{}, testobj.Pool("p", testobj.Size(1), c.pool), testobj.ClusterImageSet(testobj.ImageSetName))
+			require.NoError(t, s.passes("p", 4))
+			clusters := s.clusters()
+			require.Len(t, clusters, 1)
+			ns := &corev1.Namespace{}
+			require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: clusters[0].Namespace}, ns))
+			require.Equal(t, c.want, ns.Labels["pod-security.kubernetes.io/enforce"])
+		})
+	}
 }
 
 func TestInstallObjectsAreMadeFromTheTemplate(t *testing.T) {

@@ -31,7 +31,7 @@ func (r *Reconciler) sweep(ctx context.Context, key types.NamespacedName) error 
 		}
 	}
 	for _, a := range poolplan.Orphans(namespaces) {
-		empty, err := r.isEmpty(ctx, a.Name)
+		empty, err := isEmpty(ctx, r.Live, a.Name)
 		if err == nil && empty {
 			err = r.deleteNamespace(ctx, a)
 		}

@@ -17,9 +17,6 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
 
-// conflictRetry is when a pass that lost against another writer is tried again: the cache needs a moment to bring what the other wrote.
-const conflictRetry = 50 * time.Millisecond
-
 // ticket makes sure that the decision stands: either its status was written, with the resourceVersion that was read as precondition, or nothing has to be written yet and the
 // pool is still what it was. hold says that the actions that need a ticket may be carried out; delay is when a report that was put off is due.
 func (r *Reconciler) ticket(ctx context.Context, p *pass, d poolplan.Decision) (hold bool, delay time.Duration, err error) {

@@ -4,6 +4,7 @@
 package clusterpool
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,34 +12,114 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
+// wake is what wakes a pool when a field of the snapshot changes: one of the objects, each of which changes that field alone; or, without objects, what the sentence says.
+type wake struct {
+	by      string
+	objects func(pool *hivev1.ClusterPool) []client.Object
+}
+
 // whatWakes is what the plan of a pool reads and what wakes the pool when it changes. The tests below hold the entries about clusters and claims field by field.
-var whatWakes = map[string]string{
-	"Pool":         "the watch of ClusterPools, unfiltered",
-	"Clusters":     "the watch of ClusterDeployments, filtered by poolview.ClusterOf",
-	"Claims":       "the watch of ClusterClaims, filtered by poolview.ClaimOf",
-	"Namespaces":   "the watch of Namespaces, unfiltered",
-	"RecentClaims": "nothing: it is reported when there is something else to write",
-	"Missing":      "the watches of ClusterImageSets and Secrets, unfiltered",
-	"Changed":      "the watches of ClusterImageSets and Secrets, unfiltered",
-	"View":         "RequeueAfter of a decision to wait",
-	"Live":         "nothing: it says how the pass read",
-	"Slugs":        "nothing: they are random",
-	"Refused":      "the pass that was refused asks for the next one",
-	"Absent":       "the pass that looked asks for the next one",
+var whatWakes = map[string]wake{
+	"Pool": {by: "the watch of ClusterPools, unfiltered"},
+	"Clusters": {by: "the watch of ClusterDeployments, filtered by poolview.ClusterOf", objects: func(pool *hivev1.ClusterPool) []client.Object {
+		cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "p-bbbbb", Name: "p-bbbbb"}}
+		cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: pool.Namespace, PoolName: pool.Name}
+		return []client.Object{cd}
+	}},
+	"Claims": {by: "the watch of ClusterClaims, filtered by poolview.ClaimOf", objects: func(pool *hivev1.ClusterPool) []client.Object {
+		return []client.Object{testobj.Claim("c", pool.Name)}
+	}},
+	"Namespaces": {by: "the watch of Namespaces, unfiltered", objects: func(pool *hivev1.ClusterPool) []client.Object {
+		ns := metadataObject(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		ns.Name, ns.Labels = "p-bbbbb", membership.Labels(client.ObjectKeyFromObject(pool))
+		return []client.Object{ns}
+	}},
+	"Missing":      {by: "the watches of ClusterImageSets and Secrets, unfiltered", objects: ingredients},
+	"Changed":      {by: "the watches of ClusterImageSets and Secrets, unfiltered", objects: ingredients},
+	"Sources":      {by: "the watches of ClusterImageSets and Secrets, unfiltered", objects: ingredients},
+	"RecentClaims": {by: "nothing: it is reported when there is something else to write"},
+	"View":         {by: "RequeueAfter of a decision to wait"},
+	"Live":         {by: "nothing: it says how the pass read"},
+	"Slugs":        {by: "nothing: they are random"},
+	"Refused":      {by: "the pass that was refused asks for the next one"},
+	"Absent":       {by: "the pass that looked asks for the next one"},
+}
+
+// ingredients are what new clusters are made of: the image set, and every Secret that the pool needs.
+func ingredients(pool *hivev1.ClusterPool) []client.Object {
+	objects := []client.Object{testobj.ClusterImageSet(pool.Spec.ImageSetRef.Name)}
+	for _, need := range secretsNeeded(pool) {
+		secret := metadataObject(corev1.SchemeGroupVersion.WithKind("Secret"))
+		secret.Namespace, secret.Name = pool.Namespace, need.name
+		objects = append(objects, secret)
+	}
+	return objects
 }
 
 func TestEverythingThatThePlanReadsHasSomethingThatWakesThePool(t *testing.T) {
 	require.Equal(t, fieldsOf(poolplan.Snapshot{}, nil), slices.Sorted(maps.Keys(whatWakes)))
+	pool := testobj.Pool("p", testobj.PullSecret("pull"), testobj.InstallConfigTemplate("template"), func(p *hivev1.ClusterPool) {
+		p.Spec.Platform = hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"credentialsSecretRef":{"name":"cloud"}}`)}}
+	})
+	require.Len(t, secretsNeeded(pool), 3, "the pool needs each Secret that a pool can need")
+	other := testobj.Pool("other", testobj.ImageSet("other"))
+	scheme := runtime.NewScheme()
+	require.NoError(t, hivev1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool, other)
+	FakeIndexes(func(o client.Object, field string, values client.IndexerFunc) { builder.WithIndex(o, field, values) })
+	r := New(Deps{Client: builder.Build()})
+	for field, wakes := range whatWakes {
+		require.NotEmpty(t, wakes.by, field)
+		if wakes.objects == nil {
+			continue
+		}
+		t.Run(field, func(t *testing.T) {
+			for _, before := range wakes.objects(pool) {
+				after := before.DeepCopyObject().(client.Object)
+				after.SetResourceVersion("8")
+				after.SetDeletionTimestamp(new(metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))))
+				want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(pool)}}
+				name := fmt.Sprintf("%T %s", before, before.GetName())
+				require.Equal(t, want, woken(t, r, after, func(p predicate.Predicate) bool {
+					return p.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+				}), "%s changes", name)
+				require.Equal(t, want, woken(t, r, after, func(p predicate.Predicate) bool { return p.Create(event.CreateEvent{Object: after}) }), "%s is there", name)
+				require.Equal(t, want, woken(t, r, after, func(p predicate.Predicate) bool { return p.Delete(event.DeleteEvent{Object: after}) }), "%s is gone", name)
+			}
+		})
+	}
+}
+
+// woken are the pools that an event of an object wakes, if it passes the filters of a watch.
+func woken(t *testing.T, r *Reconciler, object client.Object, passes func(predicate.Predicate) bool) []reconcile.Request {
+	t.Helper()
+	var out []reconcile.Request
+	for _, w := range r.watches() {
+		if reflect.TypeOf(w.object) != reflect.TypeOf(object) || w.object.GetObjectKind().GroupVersionKind() != object.GetObjectKind().GroupVersionKind() {
+			continue
+		}
+		if !slices.ContainsFunc(w.filter, func(p predicate.Predicate) bool { return !passes(p) }) {
+			out = append(out, w.pools(t.Context(), object)...)
+		}
+	}
+	return out
 }
 
 func TestAPoolIsWokenByEveryFieldOfItsClusters(t *testing.T) {

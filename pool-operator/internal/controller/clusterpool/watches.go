@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
@@ -54,21 +55,41 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("clusterpool").
 		For(&hivev1.ClusterPool{}).
-		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(direct(poolOfCluster)), builder.WithPredicates(changed(clusterOfObject))).
-		Watches(&hivev1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(direct(poolOfClaim)), builder.WithPredicates(changed(claimOfObject))).
-		Watches(metadataObject(corev1.SchemeGroupVersion.WithKind("Namespace")), handler.EnqueueRequestsFromMapFunc(direct(poolOfNamespace)),
-			builder.OnlyMetadata).
-		Watches(&hivev1.ClusterImageSet{}, handler.EnqueueRequestsFromMapFunc(r.poolsOf("imageset"))).
-		Watches(metadataObject(corev1.SchemeGroupVersion.WithKind("Secret")), handler.EnqueueRequestsFromMapFunc(r.poolsOf("secret")), builder.OnlyMetadata).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers}).
-		Complete(tracing.Reconciler("clusterpool", r))
-	if err != nil {
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers})
+	for _, w := range r.watches() {
+		options := []builder.WatchesOption{builder.WithPredicates(w.filter...)}
+		if _, onlyMetadata := w.object.(*metav1.PartialObjectMetadata); onlyMetadata {
+			options = append(options, builder.OnlyMetadata)
+		}
+		b = b.Watches(w.object, handler.EnqueueRequestsFromMapFunc(w.pools), options...)
+	}
+	if err := b.Complete(tracing.Reconciler("clusterpool", outcome.Reconciler[ctrl.Request](r))); err != nil {
 		return fmt.Errorf("setting up the controller of pools: %w", err)
 	}
 	return nil
+}
+
+// watch is a kind whose changes wake pools.
+type watch struct {
+	object client.Object
+	// pools are those that an object wakes.
+	pools handler.MapFunc
+	// filter lets the events pass that wake them; all of them when it is empty.
+	filter []predicate.Predicate
+}
+
+// watches are all that wakes pools beside themselves.
+func (r *Reconciler) watches() []watch {
+	return []watch{
+		{&hivev1.ClusterDeployment{}, direct(poolOfCluster), []predicate.Predicate{changed(clusterOfObject)}},
+		{&hivev1.ClusterClaim{}, direct(poolOfClaim), []predicate.Predicate{changed(claimOfObject)}},
+		{metadataObject(corev1.SchemeGroupVersion.WithKind("Namespace")), direct(poolOfNamespace), nil},
+		{&hivev1.ClusterImageSet{}, r.poolsOf("imageset"), nil},
+		{metadataObject(corev1.SchemeGroupVersion.WithKind("Secret")), r.poolsOf("secret"), nil},
+	}
 }
 
 func index(ctx context.Context, indexer client.FieldIndexer) error {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +23,7 @@ import (
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/powerplan"
 )
@@ -59,7 +59,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("hibernation").
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(relevant(r.Clock))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(tracing.ReconcilerOf("hibernation", r, tracing.OfClusterDeployment(r.Client)))
+		Complete(tracing.ReconcilerOf("hibernation", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 
 // relevant lets clusters through for which there is something to decide, now or later.
@@ -86,12 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	d := powerplan.Plan(r.Clock.Now(), cd)
-	err := r.execute(ctx, cd, d)
-	if apierrors.IsConflict(err) {
-		logf.FromContext(ctx).V(1).Info("begins again when the cache has the change", "cause", err.Error())
-		return ctrl.Result{RequeueAfter: time.Second}, nil
-	}
-	return ctrl.Result{RequeueAfter: d.RequeueAfter}, err
+	return ctrl.Result{RequeueAfter: d.RequeueAfter}, outcome.Pace(r.execute(ctx, cd, d), time.Second)
 }
 
 func (r *Reconciler) execute(ctx context.Context, cd *hivev1.ClusterDeployment, d powerplan.Decision) error {

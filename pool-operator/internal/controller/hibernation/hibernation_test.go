@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 type fixedClock time.Time
@@ -103,7 +104,7 @@ func TestAChangeThatKeepsAClusterRunningWins(t *testing.T) {
 	cd.Spec.HibernateAfter = &metav1.Duration{Duration: 100 * time.Hour}
 	require.NoError(t, c.Update(t.Context(), cd))
 	r := New(Dependencies{Client: staleReader{c, old}, Recorder: events.NewFakeRecorder(1), Clock: fixedClock(time.Now().Add(2 * time.Hour))})
-	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)})
+	result, err := outcome.Reconciler[ctrl.Request](r).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)})
 	require.NoError(t, err)
 	require.Positive(t, result.RequeueAfter)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))

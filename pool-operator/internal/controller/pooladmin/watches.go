@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
@@ -87,7 +88,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(predicate.NewPredicateFuncs(isAdmins))).
 		Watches(namespace, handler.EnqueueRequestsFromMapFunc(clusterIn), builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(tracing.ReconcilerOf("pooladmin", r, tracing.OfClusterDeployment(r.Client)))
+		Complete(tracing.ReconcilerOf("pooladmin", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 
 // clusterIn returns the cluster in the namespace, which may become known after it.

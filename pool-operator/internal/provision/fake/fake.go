@@ -15,16 +15,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
 
-// World is what survives an operator: the clusters. A test moves them by hand, as nature would.
-type World struct {
+// Backend is what survives an operator: the clusters. A test moves them by hand, as nature would.
+type Backend struct {
 	mu       sync.Mutex
 	clusters map[provision.ClusterRef]*cluster
 	// Now tells the time of failures; time.Now unless set before the first use.
 	Now func() time.Time
 	// Slow leaves clusters starting, stopping and being deleted until the test calls Finish.
 	Slow bool
+	// Kubeconfig is that of all clusters, where what they answer matters; else each has a text of its own.
+	Kubeconfig []byte
 	// runtimes are woken; only the newest is alive.
 	newest *Runtime
 }
@@ -43,30 +46,30 @@ type cluster struct {
 	outdated bool
 }
 
-// NewWorld returns a world without clusters.
-func NewWorld() *World {
-	return &World{clusters: map[provision.ClusterRef]*cluster{}, Now: time.Now}
+// NewBackend returns a backend without clusters.
+func NewBackend() *Backend {
+	return &Backend{clusters: map[provision.ClusterRef]*cluster{}, Now: time.Now}
 }
 
 // Runtime implements the port of package controller/clusterdeployment.
 type Runtime struct {
-	world   *World
-	changes *provision.Changes
+	backend *Backend
+	changes *changes.Changes
 }
 
-// Open returns a runtime over the world, as an operator that starts does. The one before it gets no more wake-ups.
-func (w *World) Open() *Runtime {
+// Open returns a runtime over the backend, as an operator that starts does. The one before it gets no more wake-ups.
+func (w *Backend) Open() *Runtime {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.newest = &Runtime{world: w, changes: provision.NewChanges()}
+	w.newest = &Runtime{backend: w, changes: changes.New()}
 	for ref := range w.clusters {
 		w.newest.changes.Add(ref)
 	}
 	return w.newest
 }
 
-// Finish completes what is under way for a cluster of a slow world: starting, stopping or deleting.
-func (w *World) Finish(ref provision.ClusterRef) {
+// Finish completes what is under way for a cluster of a slow backend: starting, stopping or deleting.
+func (w *Backend) Finish(ref provision.ClusterRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.clusters[ref]; c != nil {
@@ -75,14 +78,14 @@ func (w *World) Finish(ref provision.ClusterRef) {
 }
 
 // Outdate makes the certificates of a cluster end soon.
-func (w *World) Outdate(ref provision.ClusterRef) {
+func (w *Backend) Outdate(ref provision.ClusterRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clusters[ref].outdated = true
 }
 
 // Fail makes a cluster fail for the given reason, as when a process of it dies.
-func (w *World) Fail(ref provision.ClusterRef, problem provision.Problem) {
+func (w *Backend) Fail(ref provision.ClusterRef, problem provision.Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.clusters[ref]
@@ -92,7 +95,7 @@ func (w *World) Fail(ref provision.ClusterRef, problem provision.Problem) {
 }
 
 // Refuse makes every start of a cluster fail at once, until it is called with nil.
-func (w *World) Refuse(ref provision.ClusterRef, problem *provision.Problem) {
+func (w *Backend) Refuse(ref provision.ClusterRef, problem *provision.Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.clusters[ref] == nil {
@@ -102,7 +105,7 @@ func (w *World) Refuse(ref provision.ClusterRef, problem *provision.Problem) {
 }
 
 // Set puts a cluster into a state, as when nature does something that no method has a name for.
-func (w *World) Set(ref provision.ClusterRef, state provision.State, problem *provision.Problem) {
+func (w *Backend) Set(ref provision.ClusterRef, state provision.State, problem *provision.Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clusters[ref].problem = problem
@@ -110,21 +113,21 @@ func (w *World) Set(ref provision.ClusterRef, state provision.State, problem *pr
 }
 
 // Lose removes a cluster without notice.
-func (w *World) Lose(ref provision.ClusterRef) {
+func (w *Backend) Lose(ref provision.ClusterRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.clusters, ref)
 }
 
 // Has says whether there is anything of a cluster.
-func (w *World) Has(ref provision.ClusterRef) bool {
+func (w *Backend) Has(ref provision.ClusterRef) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.clusters[ref] != nil
 }
 
 // Starts says how often a cluster went from not running to starting.
-func (w *World) Starts(ref provision.ClusterRef) int {
+func (w *Backend) Starts(ref provision.ClusterRef) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.clusters[ref] == nil {
@@ -134,7 +137,7 @@ func (w *World) Starts(ref provision.ClusterRef) int {
 }
 
 // Check says whether the credentials are those of a cluster that is ready.
-func (w *World) Check(access provision.Access) error {
+func (w *Backend) Check(access provision.Access) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.clusters {
@@ -145,14 +148,14 @@ func (w *World) Check(access provision.Access) error {
 	return fmt.Errorf("no cluster answers")
 }
 
-func (w *World) move(ref provision.ClusterRef, c *cluster, state provision.State) {
+func (w *Backend) move(ref provision.ClusterRef, c *cluster, state provision.State) {
 	c.state, c.since = state, w.Now()
 	if w.newest != nil {
 		w.newest.changes.Add(ref)
 	}
 }
 
-func (w *World) finish(ref provision.ClusterRef, c *cluster) {
+func (w *Backend) finish(ref provision.ClusterRef, c *cluster) {
 	switch c.state {
 	case provision.StateStarting:
 		c.failures, c.problem = 0, nil
@@ -168,15 +171,15 @@ func (w *World) finish(ref provision.ClusterRef, c *cluster) {
 
 // Observe implements the port.
 func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provision.Observation, error) {
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
-	c := r.world.clusters[ref]
+	r.backend.mu.Lock()
+	defer r.backend.mu.Unlock()
+	c := r.backend.clusters[ref]
 	if c == nil {
 		return provision.Observation{State: provision.StateAbsent}, ctx.Err()
 	}
 	o := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem}
 	if c.id != "" {
-		o.Outdated, o.AccessID = c.outdated, c.access().ID()
+		o.Outdated, o.AccessID = c.outdated, r.backend.access(c).ID()
 		o.URL = "https://" + c.id + ".invalid:6443"
 	}
 	if c.state == provision.StateReady {
@@ -187,22 +190,25 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 
 // Access implements the port.
 func (r *Runtime) Access(_ context.Context, ref provision.ClusterRef) (provision.Access, error) {
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
-	c := r.world.clusters[ref]
+	r.backend.mu.Lock()
+	defer r.backend.mu.Unlock()
+	c := r.backend.clusters[ref]
 	if c == nil || c.id == "" {
 		return provision.Access{}, fmt.Errorf("there is no cluster %s", ref)
 	}
-	return c.access(), nil
+	return r.backend.access(c), nil
 }
 
-func (c *cluster) access() provision.Access {
+func (w *Backend) access(c *cluster) provision.Access {
+	if w.Kubeconfig != nil {
+		return provision.Access{Kubeconfig: w.Kubeconfig, NodeManager: w.Kubeconfig, Password: c.password}
+	}
 	return provision.Access{Kubeconfig: fmt.Appendf(nil, "kubeconfig %d of %s", c.edition, c.id), Password: c.password}
 }
 
 // Start implements the port.
 func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, _ provision.Spec) error {
-	w := r.world
+	w := r.backend
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.clusters[ref]
@@ -229,9 +235,9 @@ func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, _ provisi
 
 // Renew implements the port.
 func (r *Runtime) Renew(_ context.Context, ref provision.ClusterRef, _ provision.Spec) error {
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
-	if c := r.world.clusters[ref]; c != nil && c.outdated {
+	r.backend.mu.Lock()
+	defer r.backend.mu.Unlock()
+	if c := r.backend.clusters[ref]; c != nil && c.outdated {
 		c.edition, c.outdated = c.edition+1, false
 	}
 	return nil
@@ -239,7 +245,7 @@ func (r *Runtime) Renew(_ context.Context, ref provision.ClusterRef, _ provision
 
 // Stop implements the port.
 func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
-	w := r.world
+	w := r.backend
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.clusters[ref]
@@ -254,7 +260,7 @@ func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
 
 // Delete implements the port.
 func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
-	w := r.world
+	w := r.backend
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.clusters[ref]; c != nil {
@@ -264,7 +270,7 @@ func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
 	return ctx.Err()
 }
 
-func (w *World) finishUnlessSlow(ref provision.ClusterRef, c *cluster) {
+func (w *Backend) finishUnlessSlow(ref provision.ClusterRef, c *cluster) {
 	if !w.Slow {
 		w.finish(ref, c)
 	}
@@ -272,14 +278,14 @@ func (w *World) finishUnlessSlow(ref provision.ClusterRef, c *cluster) {
 
 // List implements the port.
 func (r *Runtime) List(ctx context.Context) ([]provision.ClusterRef, error) {
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
-	refs := make([]provision.ClusterRef, 0, len(r.world.clusters))
-	for ref := range r.world.clusters {
+	r.backend.mu.Lock()
+	defer r.backend.mu.Unlock()
+	refs := make([]provision.ClusterRef, 0, len(r.backend.clusters))
+	for ref := range r.backend.clusters {
 		refs = append(refs, ref)
 	}
 	return refs, ctx.Err()
 }
 
 // Changes implements the port.
-func (r *Runtime) Changes() *provision.Changes { return r.changes }
+func (r *Runtime) Changes() *changes.Changes { return r.changes }

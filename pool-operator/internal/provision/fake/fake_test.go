@@ -17,29 +17,29 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	world := fake.NewWorld()
+	backend := fake.NewBackend()
 	var marks sync.Map
 	contract.Run(t, contract.Harness{
-		Open:  func(*testing.T) clusterdeployment.Runtime { return world.Open() },
+		Open:  func(*testing.T) clusterdeployment.Runtime { return backend.Open() },
 		Crash: func(*testing.T, clusterdeployment.Runtime) {},
 		Kill: func(_ *testing.T, ref provision.ClusterRef) {
-			world.Fail(ref, provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 2"})
+			backend.Fail(ref, provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 2"})
 		},
 		Namespace: func(*testing.T) string { return "clusters" },
-		Use:       func(_ context.Context, access provision.Access) error { return world.Check(access) },
+		Use:       func(_ context.Context, access provision.Access) error { return backend.Check(access) },
 		Remember: func(_ context.Context, access provision.Access, mark string) error {
 			marks.Store(access.Password, mark)
-			return world.Check(access)
+			return backend.Check(access)
 		},
 		Recall: func(_ context.Context, access provision.Access) (string, error) {
 			mark, ok := marks.Load(access.Password)
 			if !ok {
 				return "", fmt.Errorf("the cluster keeps no data")
 			}
-			return mark.(string), world.Check(access)
+			return mark.(string), backend.Check(access)
 		},
 		Leftovers: func(_ context.Context, ref provision.ClusterRef) ([]string, error) {
-			if world.Has(ref) {
+			if backend.Has(ref) {
 				return []string{ref.String()}, nil
 			}
 			return nil, nil

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -128,23 +130,109 @@ func (r *Runtime) route(ref provision.ClusterRef, host string) (*unstructured.Un
 	return route, nil
 }
 
-// applyRoute leads connections for the host through the Gateway.
-func (r *Runtime) applyRoute(ctx context.Context, ref provision.ClusterRef, host string) error {
-	route, err := r.route(ref, host)
+// exposure is how a cluster is exposed, in one line: what its Service records when all of it is done.
+func (o *Options) exposure(ref provision.ClusterRef, names provision.Spec) (string, error) {
+	if o.Expose != ExposeGateway {
+		return string(o.Expose), nil
+	}
+	address, err := o.fill(ref, names)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s %s", o.Expose, o.Gateway, address.Hostname()), nil
+}
+
+// exposed says whether the Service, and the route to it, are those of the exposure. Of an address that cannot be told something else says so.
+func (o *Options) exposed(ref provision.ClusterRef, f found) bool {
+	names := namesOf(f.secret)
+	want, err := o.exposure(ref, names)
+	if err != nil {
+		return true
+	}
+	if o.Expose == ExposeGateway { // another client may have deleted or changed the route
+		address, err := o.fill(ref, names)
+		if err != nil || !slices.Equal(f.routes, []string{address.Hostname()}) {
+			return err != nil
+		}
+	}
+	return f.service.Annotations[ExposureAnnotation] == want
+}
+
+// routed are the host names that the TLSRoute of a cluster leads to it, none where there is no route.
+func (r *Runtime) routed(ctx context.Context, ref provision.ClusterRef) ([]string, error) {
+	route, err := r.route(ref, "any")
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	if err := r.options.Client.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	hosts, _, err := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
+	return hosts, err
+}
+
+// ignoreMissing returns nil where the kind of routes is missing.
+func ignoreMissing(err error) error {
+	if missing := (*provision.Problem)(nil); errors.As(err, &missing) {
+		return nil
+	}
+	return err
+}
+
+// expose makes the Service of a cluster, and the route to it where there is a Gateway. The Service does not record an exposure while a route of another one may be there, so that
+// an operator that dies in between is followed by one that goes on.
+func (r *Runtime) expose(ctx context.Context, ref provision.ClusterRef, identity *corev1.Secret, current *corev1.Service) error {
+	if legacy(identity) {
+		return r.apply(ctx, service(ref, r.options.Expose, ""))
+	}
+	names := namesOf(identity)
+	want, err := r.options.exposure(ref, names)
 	if err != nil {
 		return err
 	}
+	changed := current == nil || current.Annotations[ExposureAnnotation] != want
+	if r.options.Expose != ExposeGateway {
+		if changed && current != nil {
+			if err := r.deleteRoute(ctx, ref); err != nil {
+				return err
+			}
+		}
+		return r.apply(ctx, service(ref, r.options.Expose, want))
+	}
+	if changed {
+		if err := r.apply(ctx, service(ref, r.options.Expose, "")); err != nil {
+			return err
+		}
+	}
+	if err := r.applyRoute(ctx, ref, names); err != nil {
+		return err
+	}
+	return r.apply(ctx, service(ref, r.options.Expose, want))
+}
+
+// applyRoute leads connections for the host of the cluster through the Gateway to the Service. The route goes with the Service.
+func (r *Runtime) applyRoute(ctx context.Context, ref provision.ClusterRef, names provision.Spec) error {
+	address, err := r.options.fill(ref, names)
+	if err != nil {
+		return err
+	}
+	route, err := r.route(ref, address.Hostname())
+	if err != nil {
+		return err
+	}
+	service := &corev1.Service{}
+	if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), service); err != nil {
+		return err
+	}
+	route.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}})
 	return r.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(route), client.FieldOwner(FieldOwner), client.ForceOwnership)
 }
 
 // deleteRoute deletes the route. Where there is no such kind, there is none.
 func (r *Runtime) deleteRoute(ctx context.Context, ref provision.ClusterRef) error {
-	if r.options.Expose != ExposeGateway {
-		return nil
-	}
 	route, err := r.route(ref, "any")
 	if err != nil {
-		return nil //nolint:nilerr // without the kind there is nothing to delete
+		return ignoreMissing(err)
 	}
 	return r.deleteObject(ctx, route)
 }

@@ -8,7 +8,9 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net/http"
 	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -17,15 +19,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/apis/faultinject"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
@@ -188,15 +195,118 @@ func TestAGatewayRoutesByName(t *testing.T) {
 	key := client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName()}
 	require.NoError(t, c.Get(t.Context(), key, route))
 	assert.Equal(t, map[string]any{
-		"parentRefs": []any{map[string]any{"namespace": "infra", "name": "public"}},
+		"parentRefs": []any{map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra", "name": "public"}},
 		"hostnames":  []any{"blue.example.org"},
-		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": e.ref.ObjectName(), "port": int64(6443)}}}},
+		"rules": []any{map[string]any{"backendRefs": []any{
+			map[string]any{"group": "", "kind": "Service", "name": e.ref.ObjectName(), "port": int64(6443), "weight": int64(1)},
+		}}},
 	}, route.Object["spec"])
+	service := e.service()
+	require.Equal(t, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}, route.GetOwnerReferences(),
+		"a route does not outlive its Service")
+
+	require.False(t, e.observe().Outdated)
+	require.NoError(t, c.Patch(t.Context(), route, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostnames":["red.example.org"]}}`))))
+	require.True(t, e.observe().Outdated, "another client leads the name of another cluster to it")
+	e.renew()
+	hosts, _, err := unstructured.NestedStringSlice(e.route().Object, "spec", "hostnames")
+	require.NoError(t, err)
+	require.Equal(t, []string{"blue.example.org"}, hosts)
+	require.NoError(t, c.Delete(t.Context(), route))
+	require.True(t, e.observe().Outdated, "another client deleted the route")
+	e.renew()
+	require.NotNil(t, e.route())
+	require.False(t, e.observe().Outdated)
 	require.NoError(t, e.runtime.Delete(t.Context(), e.ref))
 	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), key, route)), "it goes with the cluster")
 }
 
-// installTLSRoute installs the kind as Gateway API does, without its schema.
+// route returns the TLSRoute of the cluster, nil when there is none.
+func (e *exposed) route() *unstructured.Unstructured {
+	e.Helper()
+	route := &unstructured.Unstructured{}
+	route.SetAPIVersion("gateway.networking.k8s.io/v1alpha3")
+	route.SetKind("TLSRoute")
+	err := e.client.Get(e.Context(), client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName()}, route)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(e, err)
+	return route
+}
+
+// reopen is an operator that is started with other options, and fails at its n-th write; zero is never.
+func (e *exposed) reopen(options pod.Options, n int) *faultinject.Injector {
+	e.Helper()
+	injector := faultinject.New(n, faultinject.CrashBefore)
+	config := rest.CopyConfig(controlplanetest.Start(e.T))
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return injector.Transport(next, faultinject.IsWrite) })
+	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	require.NoError(e, err)
+	options.Client, options.Images, options.Now = c, pod.OneImage("control-plane:test"), func() time.Time { return e.now }
+	e.runtime = pod.New(options)
+	return injector
+}
+
+// A change of the exposure reaches a cluster that runs, whenever the operator dies, and leaves no route of the former one.
+func TestAChangedExposureReachesAClusterThatRuns(t *testing.T) {
+	installTLSRoute(t)
+	gateway := func(name string) pod.Options {
+		return pod.Options{Expose: pod.ExposeGateway, Gateway: types.NamespacedName{Namespace: "infra", Name: name}, Address: "https://{clusterName}.{baseDomain}:443"}
+	}
+	// The address of ClusterIP is that of the Gateway, so that nothing but the route tells them apart.
+	stages := []struct {
+		options pod.Options
+		gateway string
+		kind    corev1.ServiceType
+	}{
+		{pod.Options{Expose: pod.ExposeNodePort, NodeAddress: "192.0.2.7"}, "", corev1.ServiceTypeNodePort},
+		{gateway("public"), "public", corev1.ServiceTypeClusterIP},
+		{gateway("other"), "other", corev1.ServiceTypeClusterIP},
+		{pod.Options{Expose: pod.ExposeClusterIP, Address: "https://{clusterName}.{baseDomain}:443"}, "", corev1.ServiceTypeClusterIP},
+		{gateway("public"), "public", corev1.ServiceTypeClusterIP},
+		{pod.Options{Expose: pod.ExposeLoadBalancer, Address: "https://{clusterName}.{baseDomain}:443"}, "", corev1.ServiceTypeLoadBalancer},
+	}
+	for n := range 5 {
+		t.Run(fmt.Sprintf("dies at write %d", n), func(t *testing.T) {
+			e := newExposed(t, 50+n, gateway("first"))
+			e.start()
+			require.NotNil(t, e.route())
+			for i, stage := range stages {
+				injector := e.reopen(stage.options, n)
+				require.True(t, e.observe().Outdated, "stage %d is noticed", i)
+				err := e.runtime.Renew(t.Context(), e.ref, provision.Spec{})
+				if injector.Crashed() {
+					require.Error(t, err)
+					e.reopen(stage.options, 0)
+					require.True(t, e.observe().Outdated, "stage %d goes on after write %d", i, n)
+					e.renew()
+				}
+				require.False(t, e.observe().Outdated, "stage %d is done", i)
+				require.Equal(t, stage.kind, e.service().Spec.Type, "stage %d", i)
+				route := e.route()
+				if stage.gateway == "" {
+					require.Nil(t, route, "stage %d", i)
+					continue
+				}
+				require.NotNil(t, route, "stage %d", i)
+				parents, _, err := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
+				require.NoError(t, err)
+				require.Len(t, parents, 1)
+				require.Equal(t, stage.gateway, parents[0].(map[string]any)["name"], "stage %d", i)
+			}
+			e.reopen(gateway("public"), 0)
+			e.start()
+			e.reopen(pod.Options{}, 0)
+			require.NoError(t, e.runtime.Stop(t.Context(), e.ref))
+			e.start()
+			require.Nil(t, e.route(), "a start with another exposure takes the route away, too")
+			require.False(t, e.observe().Outdated)
+		})
+	}
+}
+
+// installTLSRoute installs the kind as Gateway API does, until the test ends.
 func installTLSRoute(t *testing.T) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -204,17 +314,18 @@ func installTLSRoute(t *testing.T) {
 	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
 	c, err := client.New(controlplanetest.Start(t), client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
-		Name: "tlsroutes.gateway.networking.k8s.io", Annotations: map[string]string{"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/1"},
-	}}
-	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: "gateway.networking.k8s.io", Scope: apiextensionsv1.NamespaceScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "tlsroutes", Singular: "tlsroute", Kind: "TLSRoute", ListKind: "TLSRouteList"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha3", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
-			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)},
-		}}},
-	}
+	data, err := os.ReadFile("testdata/tlsroutes.yaml")
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.UnmarshalStrict(data, crd))
 	require.NoError(t, c.Create(t.Context(), crd))
+	t.Cleanup(func() {
+		require.NoError(t, c.Delete(context.WithoutCancel(t.Context()), crd))
+		require.Eventually(t, func() bool {
+			_, err := newClient(t).RESTMapper().RESTMapping(schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"})
+			return meta.IsNoMatchError(err)
+		}, patience, 50*time.Millisecond)
+	})
 	require.Eventually(t, func() bool {
 		if c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd) != nil {
 			return false

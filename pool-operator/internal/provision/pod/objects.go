@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
@@ -30,21 +30,28 @@ const (
 	account    = 65532
 )
 
-func service(ref provision.ClusterRef, expose Exposure) *corev1ac.ServiceApplyConfiguration {
-	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(corev1ac.ServiceSpec().
+// service is the Service in front of a cluster. The exposure that it records may be empty.
+func service(ref provision.ClusterRef, expose Exposure, recorded string) *corev1ac.ServiceApplyConfiguration {
+	annotations := map[string]string{NameAnnotation: ref.Name}
+	if recorded != "" {
+		annotations[ExposureAnnotation] = recorded
+	}
+	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithAnnotations(annotations).WithSpec(corev1ac.ServiceSpec().
 		WithType(expose.serviceType()).
 		WithSelector(map[string]string{Label: string(ref.UID)}).
 		WithPorts(corev1ac.ServicePort().WithName("api").WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
 }
 
-// networkPolicy lets clients reach the API server and nothing else, and lets the programs reach nothing: they talk to each other inside the pod. An administrator of the hosted cluster can
+// isolation lets clients reach the API server and nothing else, and lets the programs reach nothing: they talk to each other inside the pod. An administrator of the hosted cluster can
 // make its API server dial, through webhooks and proxies, and must not get into the network of this cluster by that.
-func networkPolicy(ref provision.ClusterRef) *networkingv1ac.NetworkPolicyApplyConfiguration {
-	return networkingv1ac.NetworkPolicy(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithSpec(networkingv1ac.NetworkPolicySpec().
-		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{Label: string(ref.UID)})).
-		WithPolicyTypes(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress).
-		WithIngress(networkingv1ac.NetworkPolicyIngressRule().
-			WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(port)))))
+func isolation(ref provision.ClusterRef) networkingv1.NetworkPolicySpec {
+	return networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{Label: string(ref.UID)}},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: new(corev1.ProtocolTCP), Port: new(intstr.FromInt32(port))}},
+		}},
+	}
 }
 
 func statefulSet(ref provision.ClusterRef, options *Options, with features) *appsv1ac.StatefulSetApplyConfiguration {

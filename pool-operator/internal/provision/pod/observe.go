@@ -11,6 +11,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +29,9 @@ type found struct {
 	// served is the Secret with what is renewed.
 	served  *corev1.Secret
 	service *corev1.Service
+	// routes are the host names of the TLSRoute; they are read only where there is a Gateway.
+	routes []string
+	policy *networkingv1.NetworkPolicy
 }
 
 // Observe implements the port.
@@ -62,6 +67,14 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 	}
 	if f.service, err = read(ctx, r.options.Client, ref, objectName(ref), &corev1.Service{}); err != nil {
 		return f, err
+	}
+	if f.policy, err = read(ctx, r.options.Client, ref, objectName(ref), &networkingv1.NetworkPolicy{}); err != nil {
+		return f, err
+	}
+	if r.options.Expose == ExposeGateway && f.service != nil {
+		if f.routes, err = r.routed(ctx, ref); err != nil {
+			return f, err
+		}
 	}
 	if f.secret == nil { // only then does it matter whether the volume is gone too
 		f.volume, err = read(ctx, r.options.Client, ref, volumeName(ref), &corev1.PersistentVolumeClaim{})
@@ -131,17 +144,24 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 	if serving := f.serving(); serving != nil && f.secret != nil {
 		o.URL, o.AccessID = string(serving.Data[urlKey]), accessOf(f).ID()
 	}
+	o.Outdated = f.secret != nil && f.wanted() && !f.isolated(ref)
 	if f.service == nil || f.secret == nil || legacy(f.secret) {
 		return
 	}
+	o.Outdated = o.Outdated || f.wanted() && !r.options.exposed(ref, f)
 	address, err := r.options.address(ref, namesOf(f.secret), f.service)
 	if err == nil {
-		o.Outdated = r.outdated(f, address)
+		o.Outdated = o.Outdated || r.outdated(f, address)
 		return
 	}
 	if errors.Is(err, errNoAddress) && o.State == provision.StateStarting && f.served == nil {
 		o.Problem = &provision.Problem{Reason: provision.ReasonAddressPending, Message: "the Service " + f.service.Name + " has got no address from a load balancer yet"}
 	}
+}
+
+// isolated says whether the network policy of the cluster is there and as it was made: policies of a namespace add up, so that a rule more is a way in.
+func (f found) isolated(ref provision.ClusterRef) bool {
+	return f.policy != nil && equality.Semantic.DeepEqual(f.policy.Spec, isolation(ref))
 }
 
 // accessOf returns the administrator's credentials.

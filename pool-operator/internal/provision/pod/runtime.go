@@ -18,14 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
 
 // Runtime implements the port of package controller/clusterdeployment.
 type Runtime struct {
 	options Options
-	changes *provision.Changes
+	changes *changes.Changes
 
 	mu sync.Mutex
 	// failures are of what could not even be asked for; what fails later is seen on the pod.
@@ -42,18 +44,19 @@ type failure struct {
 // New returns a runtime. It starts nothing; Watch brings its wake-ups.
 func New(options Options) *Runtime {
 	options.setDefaults()
-	return &Runtime{options: options, changes: provision.NewChanges(), failures: map[provision.ClusterRef]failure{}}
+	return &Runtime{options: options, changes: changes.New(), failures: map[provision.ClusterRef]failure{}}
 }
 
 // Changes implements the port.
-func (r *Runtime) Changes() *provision.Changes { return r.changes }
+func (r *Runtime) Changes() *changes.Changes { return r.changes }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=tlsroutes,verbs=get;delete
 
 // Start implements the port.
 func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
@@ -72,16 +75,31 @@ func (r *Runtime) start(ctx context.Context, ref provision.ClusterRef, spec prov
 	if err != nil {
 		return err
 	}
-	if err := r.apply(ctx, networkPolicy(ref)); err != nil {
+	if err := r.isolate(ctx, ref); err != nil {
 		return err
 	}
-	if err := r.apply(ctx, service(ref, r.options.Expose)); err != nil {
+	current, err := read(ctx, r.options.Client, ref, objectName(ref), &corev1.Service{})
+	if err != nil {
+		return err
+	}
+	if err := r.expose(ctx, ref, identity, current); err != nil {
 		return err
 	}
 	if err := r.renew(ctx, ref); err != nil {
 		return err
 	}
 	return r.apply(ctx, statefulSet(ref, &r.options, featuresOf(identity, spec)))
+}
+
+// isolate makes the network policy of a cluster, or makes one that another client changed what it was: an apply would leave what the other added.
+func (r *Runtime) isolate(ctx context.Context, ref provision.ClusterRef) error {
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))}
+	_, err := controllerutil.CreateOrPatch(ctx, client.WithFieldOwner(r.options.Client, FieldOwner), policy, func() error {
+		policy.Labels, policy.Annotations = labelsOf(ref), map[string]string{NameAnnotation: ref.Name}
+		policy.Spec = isolation(ref)
+		return nil
+	})
+	return err
 }
 
 func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) error {
@@ -107,8 +125,10 @@ func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
 
 // Delete implements the port. The Secret goes last: for as long as it is there, the cluster is, and Delete is called again.
 func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
-	if err := r.deleteRoute(ctx, ref); err != nil {
-		return r.record(ref, "deleting", err)
+	if r.options.Expose == ExposeGateway { // a route of another exposure goes with its Service
+		if err := r.deleteRoute(ctx, ref); err != nil {
+			return r.record(ref, "deleting", err)
+		}
 	}
 	for _, object := range []client.Object{
 		&corev1.Service{ObjectMeta: named(ref, objectName(ref))},

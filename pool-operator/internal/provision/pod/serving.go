@@ -71,8 +71,24 @@ func (r *Runtime) Renew(ctx context.Context, ref provision.ClusterRef, _ provisi
 
 func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 	f, err := r.look(ctx, ref)
-	if err != nil || f.secret == nil || f.service == nil || legacy(f.secret) {
+	if err != nil || f.secret == nil {
 		return err
+	}
+	if !f.isolated(ref) {
+		if err := r.isolate(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if f.service == nil || legacy(f.secret) {
+		return nil
+	}
+	if !r.options.exposed(ref, f) {
+		if err := r.expose(ctx, ref, f.secret, f.service); err != nil {
+			return err
+		}
+		if f, err = r.look(ctx, ref); err != nil || f.secret == nil || f.service == nil {
+			return err
+		}
 	}
 	address, err := r.options.address(ref, namesOf(f.secret), f.service)
 	if errors.Is(err, errNoAddress) {
@@ -80,11 +96,6 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 	}
 	if err != nil {
 		return err
-	}
-	if r.options.Expose == ExposeGateway {
-		if err := r.applyRoute(ctx, ref, address.Hostname()); err != nil {
-			return err
-		}
 	}
 	if !r.outdated(f, address) {
 		return nil

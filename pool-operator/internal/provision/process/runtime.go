@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
 
 // DefaultPorts lie below the ports that operating systems give to outgoing connections and to node ports, so that the
@@ -46,7 +47,7 @@ type Options struct {
 // Runtime implements the port of package controller/clusterdeployment.
 type Runtime struct {
 	options  Options
-	changes  *provision.Changes
+	changes  *changes.Changes
 	starting chan struct{}
 	rootLock *os.File
 	// life is the context of what outlives the call that began it; end ends it.
@@ -69,7 +70,7 @@ func New(ctx context.Context, options Options) (*Runtime, error) {
 	options.Root = root
 	r := &Runtime{
 		options:  options,
-		changes:  provision.NewChanges(),
+		changes:  changes.New(),
 		starting: make(chan struct{}, options.MaxStarting),
 		clusters: map[provision.ClusterRef]*cluster{},
 	}
@@ -234,7 +235,7 @@ func (r *Runtime) List(ctx context.Context) ([]provision.ClusterRef, error) {
 }
 
 // Changes implements the port.
-func (r *Runtime) Changes() *provision.Changes { return r.changes }
+func (r *Runtime) Changes() *changes.Changes { return r.changes }
 
 // Close stops every cluster gracefully, for at most as long as the context lives, and gives their directories up. The
 // runtime must not be used after it.

@@ -42,7 +42,7 @@ type grant struct {
 	subjects []rbacv1.Subject
 }
 
-type world struct {
+type simulation struct {
 	rng     *rand.Rand
 	now     time.Time
 	version int
@@ -57,8 +57,8 @@ type world struct {
 	trace     []string
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{
+func newSimulation(seed uint64) *simulation {
+	w := &simulation{
 		rng:   rand.New(rand.NewPCG(seed, 1)),
 		now:   time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		state: state{claims: map[string]*hivev1.ClusterClaim{}, cds: map[string]*hivev1.ClusterDeployment{}, rights: map[string]grant{}},
@@ -70,14 +70,14 @@ func newWorld(seed uint64) *world {
 }
 
 // record ends a write.
-func (w *world) record(format string, args ...any) {
+func (w *simulation) record(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%d ", len(w.history))+fmt.Sprintf(format, args...))
 	w.history = append(w.history, state{claims: maps.Clone(w.claims), cds: maps.Clone(w.cds), pool: w.pool, rights: maps.Clone(w.rights)})
 }
 
-func (w *world) nextVersion() string { w.version++; return fmt.Sprint(w.version) }
+func (w *simulation) nextVersion() string { w.version++; return fmt.Sprint(w.version) }
 
-func (w *world) putClaim(c *hivev1.ClusterClaim, what string) *hivev1.ClusterClaim {
+func (w *simulation) putClaim(c *hivev1.ClusterClaim, what string) *hivev1.ClusterClaim {
 	c.ResourceVersion = w.nextVersion()
 	if !c.DeletionTimestamp.IsZero() && len(c.Finalizers) == 0 {
 		delete(w.claims, c.Name)
@@ -88,7 +88,7 @@ func (w *world) putClaim(c *hivev1.ClusterClaim, what string) *hivev1.ClusterCla
 	return c
 }
 
-func (w *world) putCluster(cd *hivev1.ClusterDeployment, what string) *hivev1.ClusterDeployment {
+func (w *simulation) putCluster(cd *hivev1.ClusterDeployment, what string) *hivev1.ClusterDeployment {
 	cd.ResourceVersion = w.nextVersion()
 	w.cds[cd.Name] = cd
 	w.record("cluster %s: %s → claim=%s/%s", cd.Name, what, cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID)
@@ -96,7 +96,7 @@ func (w *world) putCluster(cd *hivev1.ClusterDeployment, what string) *hivev1.Cl
 }
 
 // changeClaim is an update with a precondition; an empty version is none.
-func (w *world) changeClaim(name string, uid types.UID, version, what string, change func(*hivev1.ClusterClaim)) (*hivev1.ClusterClaim, error) {
+func (w *simulation) changeClaim(name string, uid types.UID, version, what string, change func(*hivev1.ClusterClaim)) (*hivev1.ClusterClaim, error) {
 	live := w.claims[name]
 	if live == nil || uid != "" && live.UID != uid || version != "" && live.ResourceVersion != version {
 		return nil, errConflict
@@ -106,7 +106,7 @@ func (w *world) changeClaim(name string, uid types.UID, version, what string, ch
 	return w.putClaim(next, what), nil
 }
 
-func (w *world) changeCluster(name string, uid types.UID, version, what string, change func(*hivev1.ClusterDeployment)) (*hivev1.ClusterDeployment, error) {
+func (w *simulation) changeCluster(name string, uid types.UID, version, what string, change func(*hivev1.ClusterDeployment)) (*hivev1.ClusterDeployment, error) {
 	live := w.cds[name]
 	if live == nil || uid != "" && live.UID != uid || version != "" && live.ResourceVersion != version {
 		return nil, errConflict
@@ -116,13 +116,13 @@ func (w *world) changeCluster(name string, uid types.UID, version, what string, 
 	return w.putCluster(next, what), nil
 }
 
-func (w *world) deleteClaim(name, what string) {
+func (w *simulation) deleteClaim(name, what string) {
 	_, _ = w.changeClaim(name, "", "", what, func(c *hivev1.ClusterClaim) { c.DeletionTimestamp = new(metav1.NewTime(w.now)) })
 }
 
 // replica is an operator with its own views, each at some point of the history.
 type replica struct {
-	w             *world
+	w             *simulation
 	claims, cds   int
 	pool, rights  int
 	crashAfter    int // writes until a crash; negative never
@@ -130,7 +130,7 @@ type replica struct {
 	flight        map[string]*Snapshot
 }
 
-func newReplica(w *world) *replica {
+func newReplica(w *simulation) *replica {
 	return &replica{w: w, crashAfter: -1, flight: map[string]*Snapshot{}}
 }
 

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 	"github.com/muster-io/muster/pool-operator/internal/provision/fake"
@@ -64,6 +65,12 @@ func (w *writes) intercept() interceptor.Funcs {
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return w.do("apply", func() error { return c.Apply(ctx, o, opts...) })
 		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, ours := o.(*hivev1.MachinePool); !ours { // users delete the others
+				return c.Delete(ctx, o, opts...)
+			}
+			return w.do("delete", func() error { return c.Delete(ctx, o, opts...) })
+		},
 		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			return w.do("apply "+sub, func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
 		},
@@ -75,7 +82,7 @@ type shell struct {
 	*testing.T
 	client     client.Client
 	writes     *writes
-	world      *fake.World
+	backend    *fake.Backend
 	clock      *clock
 	reconciler *clusterdeployment.Reconciler
 	key        client.ObjectKey
@@ -97,15 +104,15 @@ func newShell(t *testing.T, change ...func(*hivev1.ClusterDeployment)) *shell {
 	cluster := newCluster("blue-x", change...)
 	cluster.UID = "11111111-0000-4000-8000-000000000000"
 	s := &shell{T: t, writes: &writes{}, key: client.ObjectKeyFromObject(cluster), uid: cluster.UID}
-	s.client = fakeclient.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&hivev1.ClusterDeployment{}).
+	s.client = fakeclient.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&hivev1.ClusterDeployment{}, &hivev1.MachinePool{}).
 		WithObjects(cluster).WithInterceptorFuncs(s.writes.intercept()).Build()
 	return s.begin()
 }
 
-// begin starts the first operator in a new world.
+// begin starts the first operator in a new backend.
 func (s *shell) begin() *shell {
-	s.world, s.clock = fake.NewWorld(), &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	s.world.Now = s.clock.Now
+	s.backend, s.clock = fake.NewBackend(), &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s.backend.Now = s.clock.Now
 	s.metrics = clusterdeployment.NewMetrics()
 	s.restart()
 	return s
@@ -128,8 +135,8 @@ func asleep(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerState
 // restart is a new operator over what the old one left.
 func (s *shell) restart() {
 	s.reconciler = clusterdeployment.New(clusterdeployment.Dependencies{
-		Client: s.client, Metadata: s.client, Live: s.client, MachinePools: s.client, Runtime: s.world.Open(), Recorder: events.NewFakeRecorder(1000), Clock: s.clock,
-		Metrics: s.metrics,
+		Client: s.client, Metadata: s.client, Live: s.client, MachinePools: s.client, Runtime: s.backend.Open(), Recorder: events.NewFakeRecorder(1000), Clock: s.clock,
+		Metrics: s.metrics, DNSImage: "registry.example.com/coredns:1",
 	})
 }
 
@@ -138,7 +145,7 @@ func (s *shell) ref() provision.ClusterRef {
 }
 
 func (s *shell) pass() (ctrl.Result, error) {
-	return s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key})
+	return outcome.Reconciler[ctrl.Request](s.reconciler).Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key})
 }
 
 // run reconciles until the controller has nothing more to do soon, moving the clock to when it asks for another pass. A crash restarts the operator.
@@ -214,7 +221,7 @@ func (s *shell) requireOwnSecrets() {
 		require.Len(s, secret.OwnerReferences, 1)
 		maps.Copy(content, secret.Data)
 	}
-	access, err := s.world.Open().Access(s.Context(), s.ref())
+	access, err := s.backend.Open().Access(s.Context(), s.ref())
 	require.NoError(s, err)
 	require.Equal(s, access.Kubeconfig, content[hivev1.SecretKeyKubeconfig])
 	require.Equal(s, access.Password, string(content[hivev1.SecretKeyPassword]))
