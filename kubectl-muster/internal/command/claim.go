@@ -164,7 +164,7 @@ const interval = time.Second
 
 // untilRunning waits for the claim's cluster and prints each new step. A claim that can never be served ends the wait.
 func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hivev1.ClusterClaim) error {
-	told := ""
+	printed := ""
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			if apierrors.IsNotFound(err) {
@@ -173,14 +173,14 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 			return false, fatal(err)
 		}
 		step, done, err := progress(claim)
-		if step != told && err == nil {
+		if step != printed && err == nil {
 			s.tell("%s", oneLine(step))
-			told = step
+			printed = step
 		}
 		return done, err
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("the cluster does not run yet: %s", told)
+		return fmt.Errorf("the cluster does not run yet: %s", printed)
 	}
 	return err
 }

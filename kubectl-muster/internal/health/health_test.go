@@ -109,6 +109,7 @@ func TestOf(t *testing.T) {
 		"out of range":          {addresses(standard("Ready", "False", "AddressesOutOfRange")), "wrong AddressesOutOfRange"},
 		"a kind of others":      {&corev1.Pod{}, ""},
 		"an address that waits": {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "PoolExhausted")}}, "waiting PoolExhausted"},
+		"one of two addresses":  {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "AddressesPending")}}, "waiting AddressesPending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := health.Of(c.object)

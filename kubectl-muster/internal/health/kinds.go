@@ -125,5 +125,5 @@ func addresses(p *ipamv1.IPPool) []Problem {
 }
 
 func addressClaim(c *ipamv1.IPClaim) []Problem {
-	return unready("IPClaim", "ipam-operator", c, c.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady)
+	return unready("IPClaim", "ipam-operator", c, c.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady, ipamv1.ReasonAddressesPending)
 }
