@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -50,6 +51,7 @@ func agentActs() []act {
 	site := &siteFleet{}
 	return []act{
 		{"booting machines from one discovery image, of which no cluster knows", site.boot},
+		{"opening the console", openConsole},
 		{"taking one of them for a cluster, and moving it to another", site.move},
 		{"approving it, and installing its cluster", site.install},
 	}
@@ -92,6 +94,23 @@ func (f *siteFleet) boot(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%d machines are Agents, checked and free, %.1f s after they were switched on", siteMachines, time.Since(started).Seconds()), nil
+}
+
+// openConsole says where a browser sees the machines, once that answers.
+func openConsole(ctx context.Context, s *stage) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.local.Console(), http.NoBody)
+	if err != nil {
+		return "", fmt.Errorf("asking for the console: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("asking for the console: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it is not read
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the console at %s answers %s", request.URL, response.Status)
+	}
+	return "the console shows them at " + request.URL.String() + " (KEEP=1 make demo leaves it running)", nil
 }
 
 func (f *siteFleet) move(ctx context.Context, s *stage) (string, error) {

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 )
 
+// audience is what the API server of the demo accepts tokens for.
+const audience = "https://kubernetes.default.svc.cluster.local"
+
 // nextSteps returns the last lines of the demo: a heading and the five next steps of a newcomer. All else is in docs/demo.md.
 // dir is the directory of the demo, admin the kubeconfig of its control plane, claimed that of the claimed cluster, console the address of the console.
 func nextSteps(kept bool, dir, admin, claimed, console string) []string {
@@ -27,7 +30,7 @@ func nextSteps(kept bool, dir, admin, claimed, console string) []string {
 		"  export KUBECONFIG=" + admin,
 		"  hack/kubectl get clusterpools,clusterclaims,clusterdeployments -A",
 		fmt.Sprintf("  hack/kubectl --kubeconfig %s get configmaps   # inside the claimed cluster", claimed),
-		fmt.Sprintf("  hack/kubectl create token default -n muster-agent-service --audience=agent-service   # sign in with it at %s", console),
+		fmt.Sprintf("  hack/kubectl create token default -n muster-agent-service --audience=agent-service --audience=%s   # sign in with it at %s", audience, console),
 		"  less docs/demo.md " + filepath.Join(dir, "pool-operator.log") + "   # more to look at, and what the operator did",
 		"",
 	}

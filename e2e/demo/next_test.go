@@ -17,6 +17,11 @@ import (
 
 // A newcomer sees five steps, of which each names something that is there.
 func TestTheLastPageIsFiveSteps(t *testing.T) {
+	path, err := checkout.Path("pool-operator/internal/controlplane/commands.go")
+	require.NoError(t, err)
+	plane, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Contains(t, string(plane), `"--service-account-issuer=`+audience+`"`, "the API server accepts tokens for its issuer")
 	for name, kept := range map[string]bool{"kept": true, "taken down": false} {
 		t.Run(name, func(t *testing.T) {
 			lines := nextSteps(kept, "/tmp/demo", "/tmp/demo/admin.kubeconfig", "/tmp/demo/my-cluster.kubeconfig", "http://127.0.0.1:11000/console")
@@ -28,6 +33,7 @@ func TestTheLastPageIsFiveSteps(t *testing.T) {
 			}
 			assert.Len(t, steps, 5)
 			assert.Equal(t, kept, strings.Contains(strings.Join(steps, " "), "http://127.0.0.1:11000/console"))
+			assert.Equal(t, kept, strings.Contains(strings.Join(steps, " "), "--audience=agent-service --audience="+audience), "Pools and Addresses ask the API server with the token")
 			for word := range strings.FieldsSeq(strings.Join(steps, " ")) {
 				word = strings.Trim(word, "()*")
 				if !strings.HasPrefix(word, "docs/") && !strings.HasPrefix(word, "hack/") && !strings.HasPrefix(word, "deploy/") && !strings.HasSuffix(word, ".md") {

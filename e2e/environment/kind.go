@@ -5,6 +5,7 @@ package environment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -29,12 +30,15 @@ import (
 type KindOptions struct {
 	// NodeImage of the cluster; the variable KIND_NODE_IMAGE when it is empty.
 	NodeImage string
+	// Workers is how many nodes there are beside the control plane.
+	Workers int
 	// Say receives the progress, a sentence at a time. It may be nil.
 	Say func(string)
 }
 
-// Kind is a kind cluster of its own with deploy/overlays/kind applied, from images of this checkout.
+// Kind is a kind cluster of its own.
 type Kind struct {
+	program   string
 	name, dir string
 	say       func(string)
 	guard     *Guard
@@ -47,16 +51,25 @@ const removeCluster = `
 rm -rf "$3"
 `
 
-// NewKind makes the cluster and returns when every operator is available. It needs a container engine and a node image.
+// NewKind makes a cluster with deploy/overlays/kind applied, from images of this checkout, and returns when every operator is available. It needs a container
+// engine and a node image.
 func NewKind(ctx context.Context, options KindOptions) (*Kind, error) {
+	return newKind(ctx, options, (*Kind).start)
+}
+
+// NewEmptyKind makes a cluster in which nothing of Muster is installed.
+func NewEmptyKind(ctx context.Context, options KindOptions) (*Kind, error) {
+	return newKind(ctx, options, (*Kind).create)
+}
+
+func newKind(ctx context.Context, options KindOptions, start func(*Kind, context.Context, KindOptions) error) (*Kind, error) {
 	if options.Say == nil {
 		options.Say = func(string) {}
 	}
-	image := options.NodeImage
-	if image == "" {
-		image = os.Getenv("KIND_NODE_IMAGE")
+	if options.NodeImage == "" {
+		options.NodeImage = os.Getenv("KIND_NODE_IMAGE")
 	}
-	if image == "" {
+	if options.NodeImage == "" {
 		return nil, errors.New("there is no node image for kind: set KIND_NODE_IMAGE to one that the container engine has or can pull")
 	}
 	program, err := checkout.Binary("kind")
@@ -67,39 +80,57 @@ func NewKind(ctx context.Context, options KindOptions) (*Kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a directory: %w", err)
 	}
-	k := &Kind{name: strings.ToLower(filepath.Base(dir)), dir: dir, say: options.Say}
+	k := &Kind{program: program, name: strings.ToLower(filepath.Base(dir)), dir: dir, say: options.Say}
 	if k.guard, err = startGuard(removeCluster, program, k.name, dir); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	if err := k.start(ctx, program, image); err != nil {
+	if err := start(k, ctx, options); err != nil {
 		return nil, errors.Join(err, k.Close(ctx))
 	}
 	return k, nil
 }
 
-func (k *Kind) start(ctx context.Context, kind, image string) error {
+// create makes the nodes.
+func (k *Kind) create(ctx context.Context, options KindOptions) error {
+	k.say("creating the cluster " + k.name + " from " + options.NodeImage)
+	nodes := []map[string]string{{"role": "control-plane"}}
+	for range options.Workers {
+		nodes = append(nodes, map[string]string{"role": "worker"})
+	}
+	text, err := json.Marshal(map[string]any{"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": nodes})
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(k.dir, "kind.yaml")
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		return err
+	}
+	_, err = run(ctx, k.program, "create", "cluster", "--name", k.name, "--image", options.NodeImage, "--config", config, "--kubeconfig", k.Kubeconfig(), "--wait", "120s")
+	return err
+}
+
+func (k *Kind) start(ctx context.Context, options KindOptions) error {
 	var archives []string
 	var unbuilt error
 	var builder sync.WaitGroup
 	builder.Go(func() { archives, unbuilt = buildImages(ctx) })
-	k.say("building images, and creating the cluster " + k.name + " from " + image)
-	_, err := run(ctx, kind, "create", "cluster", "--name", k.name, "--image", image, "--kubeconfig", k.Kubeconfig(), "--wait", "120s")
+	k.say("building images")
+	err := k.create(ctx, options)
 	builder.Wait()
 	if err := errors.Join(err, unbuilt); err != nil {
 		return err
 	}
 	for _, archive := range archives {
-		k.say("loading " + filepath.Base(archive))
-		if _, err := run(ctx, kind, "load", "image-archive", archive, "--name", k.name); err != nil {
+		if err := k.Load(ctx, archive); err != nil {
 			return err
 		}
 	}
-	config, err := Config(k)
-	if err != nil {
+	if err := k.AddVolumes(ctx); err != nil {
 		return err
 	}
-	if err := k.addVolumes(ctx, config); err != nil {
+	config, err := Config(k)
+	if err != nil {
 		return err
 	}
 	objects, err := render.Directory("deploy/overlays/kind")
@@ -216,7 +247,7 @@ func (k *Kind) Close(context.Context) error {
 
 // run runs a command and returns its standard output; the error holds the end of what it said.
 func run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // programs of this checkout and of the container engine
+	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

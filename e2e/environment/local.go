@@ -24,6 +24,8 @@ type LocalOptions struct {
 	Operators []Operator
 	// Overlay is the directory that is applied; deploy/overlays/local when it is empty.
 	Overlay string
+	// Bare leaves the control plane without any object of Muster: no overlay is applied.
+	Bare bool
 	// Say receives the progress, a sentence at a time. It may be nil.
 	Say func(string)
 	// UnsafeNoFsync makes the store faster and unfit for anything but tests.
@@ -89,14 +91,16 @@ func (l *Local) start(ctx context.Context) error {
 	if l.admin, err = Read(l.plane.Kubeconfig()); err != nil {
 		return err
 	}
-	objects, err := render.Directory(l.options.Overlay)
-	if err != nil {
-		return err
+	if !l.options.Bare {
+		objects, err := render.Directory(l.options.Overlay)
+		if err != nil {
+			return err
+		}
+		if err := render.Apply(ctx, l.admin, objects); err != nil {
+			return err
+		}
+		l.options.Say(fmt.Sprintf("applied %s: %d objects", l.options.Overlay, len(objects)))
 	}
-	if err := render.Apply(ctx, l.admin, objects); err != nil {
-		return err
-	}
-	l.options.Say(fmt.Sprintf("applied %s: %d objects", l.options.Overlay, len(objects)))
 	for _, operator := range l.options.Operators {
 		if err := l.StartOperator(ctx, operator); err != nil {
 			return err
@@ -142,3 +146,6 @@ func (l *Local) keepLogs() {
 		}
 	}
 }
+
+// StopControlPlane ends the control plane, as an API server that is away does for the operators, which go on.
+func (l *Local) StopControlPlane() { l.plane.Close() }

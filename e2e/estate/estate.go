@@ -35,18 +35,26 @@ const (
 	Team = "team"
 )
 
-// Cluster is a control plane on which tests start the operators of pools and of addresses.
+// Cluster is a control plane on which tests start the operators of pools and of addresses, or a cluster in which they run.
 type Cluster struct {
 	*testing.T
 	client.Client
-	// Local runs the control plane and the operators.
+	// Local runs the control plane and the operators; nil for a cluster that tests do not start operators on.
 	Local *environment.Local
 }
 
 // New returns the control plane of an environment to a test.
 func New(t *testing.T, local *environment.Local) *Cluster {
 	t.Helper()
-	config, err := environment.Config(local)
+	c := Of(t, local)
+	c.Local = local
+	return c
+}
+
+// Of returns a cluster in which operators run to a test.
+func Of(t *testing.T, env environment.Environment) *Cluster {
+	t.Helper()
+	config, err := environment.Config(env)
 	require.NoError(t, err)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hivev1.AddToScheme, ipamv1.AddToScheme, metal3v1.AddToScheme, agentv1.AddToScheme, hiveextv1.AddToScheme} {
@@ -54,7 +62,7 @@ func New(t *testing.T, local *environment.Local) *Cluster {
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	return &Cluster{T: t, Client: c, Local: local}
+	return &Cluster{T: t, Client: c}
 }
 
 // StartOperators starts the operators of pools and of addresses, from another directory than bin/ if one is named.

@@ -19,7 +19,7 @@ import (
 )
 
 // addressClaim claims an address. For a few seconds after the kinds were installed the API server's admission does not know them yet.
-func (w *world) addressClaim(name, pool string, change ...func(*ipamv1.IPClaim)) *ipamv1.IPClaim {
+func (w *testEnv) addressClaim(name, pool string, change ...func(*ipamv1.IPClaim)) *ipamv1.IPClaim {
 	w.t.Helper()
 	claim := &ipamv1.IPClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -40,7 +40,7 @@ func (w *world) addressClaim(name, pool string, change ...func(*ipamv1.IPClaim))
 }
 
 // addressPool creates a pool.
-func (w *world) addressPool(name string, change func(*ipamv1.IPPoolSpec)) *ipamv1.IPPool {
+func (w *testEnv) addressPool(name string, change func(*ipamv1.IPPoolSpec)) *ipamv1.IPPool {
 	w.t.Helper()
 	pool := &ipamv1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -56,7 +56,7 @@ func addressSpan(first, last string) ipamv1.Pool {
 }
 
 // giveBack deletes claims, then their pool, and waits until all are gone.
-func (w *world) giveBack(pool *ipamv1.IPPool, claims ...*ipamv1.IPClaim) {
+func (w *testEnv) giveBack(pool *ipamv1.IPPool, claims ...*ipamv1.IPClaim) {
 	w.t.Helper()
 	for _, claim := range claims {
 		require.NoError(w.t, w.admin.Delete(w.ctx, claim))
@@ -69,7 +69,7 @@ func (w *world) giveBack(pool *ipamv1.IPPool, claims ...*ipamv1.IPClaim) {
 }
 
 // untilAddressed waits until the claim has an address and returns it.
-func (w *world) untilAddressed(claim *ipamv1.IPClaim) string {
+func (w *testEnv) untilAddressed(claim *ipamv1.IPClaim) string {
 	w.t.Helper()
 	address := &ipamv1.IPAddress{}
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
@@ -83,7 +83,7 @@ func (w *world) untilAddressed(claim *ipamv1.IPClaim) string {
 
 // A machine's claim gets an address of its own; one that comes too late says why it waits, and gets what another gives back.
 func TestAnAddressIsGivenOnceAndGivenBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.addressPool("rack", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{addressSpan("192.0.2.10", "192.0.2.11")} })
 	var claims []*ipamv1.IPClaim
 	seen := map[string]bool{}
@@ -105,7 +105,7 @@ func TestAnAddressIsGivenOnceAndGivenBack(t *testing.T) {
 
 // An administrator has a few addresses here and there, of both families, with a network of their own each; machines get all of them and no other.
 func TestRangesMayBeSparse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.addressPool("sparse", func(s *ipamv1.IPPoolSpec) {
 		s.AllocationStrategy = ipamv1.SequentialAllocation
 		s.DNSServers = []ipamv1.IPAddressStr{"192.0.2.2"}
@@ -148,7 +148,7 @@ func TestRangesMayBeSparse(t *testing.T) {
 
 // Two deployments grow and shrink in one pool at the same time: each address is one machine's, and what one gives back the other can have.
 func TestDeploymentsShareAPool(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	const each = 5
 	pool := w.addressPool("shared", func(s *ipamv1.IPPoolSpec) {
 		s.AllocationStrategy = ipamv1.RandomAllocation
@@ -185,18 +185,18 @@ func TestDeploymentsShareAPool(t *testing.T) {
 // A user who plans ahead knows the addresses before the machines: by name in the pool, or by a request of the claim. They are the same after the claim was
 // deleted and made again, and no other claim gets them meanwhile.
 func TestAddressesArePredictable(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.addressPool("planned", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{{
 			Start: new(ipamv1.IPAddressStr("192.0.2.10")), End: new(ipamv1.IPAddressStr("192.0.2.12")), Subnet: new(ipamv1.IPSubnetStr("192.0.2.0/24")),
 		}}
 		s.PreAllocations = map[string]ipamv1.IPAddressStr{"control-plane-0": "192.0.2.8", "control-plane-1": "192.0.2.11"}
 	})
-	wish := func(c *ipamv1.IPClaim) {
+	request := func(c *ipamv1.IPClaim) {
 		c.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: "192.0.2.12"}
 	}
 	first := w.addressClaim("control-plane-0", pool.Name)
-	second := w.addressClaim("requested", pool.Name, wish)
+	second := w.addressClaim("requested", pool.Name, request)
 	assert.Equal(t, "192.0.2.8", w.untilAddressed(first))
 	assert.Equal(t, "192.0.2.12", w.untilAddressed(second))
 	other := w.addressClaim("other", pool.Name)
@@ -210,7 +210,7 @@ func TestAddressesArePredictable(t *testing.T) {
 	first = w.addressClaim("control-plane-0", pool.Name)
 	assert.Equal(t, "192.0.2.8", w.untilAddressed(first))
 
-	taken := w.addressClaim("requested-too", pool.Name, wish)
+	taken := w.addressClaim("requested-too", pool.Name, request)
 	w.untilRefused(taken, "Requested IP not available")
 	require.NoError(t, w.admin.Delete(t.Context(), late))
 	require.NoError(t, w.admin.Delete(t.Context(), second))
@@ -219,7 +219,7 @@ func TestAddressesArePredictable(t *testing.T) {
 }
 
 // untilRefused waits until the claim says that it has no address, and why.
-func (w *world) untilRefused(claim *ipamv1.IPClaim, message string) {
+func (w *testEnv) untilRefused(claim *ipamv1.IPClaim, message string) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 		w.refresh(c, claim)
@@ -231,6 +231,6 @@ func (w *world) untilRefused(claim *ipamv1.IPClaim, message string) {
 	}, moment, interval, "claim %s is not refused", claim.Name)
 }
 
-func (w *world) addressClaimNamed(name string) *ipamv1.IPClaim {
+func (w *testEnv) addressClaimNamed(name string) *ipamv1.IPClaim {
 	return &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 }

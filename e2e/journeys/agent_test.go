@@ -46,7 +46,7 @@ func dialer(t *testing.T) fleet.Dial {
 	return dial
 }
 
-func (w *world) pullSecret() {
+func (w *testEnv) pullSecret() {
 	w.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
@@ -54,7 +54,7 @@ func (w *world) pullSecret() {
 }
 
 // infraEnv makes an InfraEnv and waits for its image.
-func (w *world) infraEnv(name string, change func(*agentv1.InfraEnvSpec)) *agentv1.InfraEnv {
+func (w *testEnv) infraEnv(name string, change func(*agentv1.InfraEnvSpec)) *agentv1.InfraEnv {
 	w.t.Helper()
 	env := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	env.Spec.PullSecretRef.Name = "pull"
@@ -69,7 +69,7 @@ func (w *world) infraEnv(name string, change func(*agentv1.InfraEnvSpec)) *agent
 }
 
 // dismantle deletes an InfraEnv and the clusters of the journey that have its hosts.
-func (w *world) dismantle(env *agentv1.InfraEnv) {
+func (w *testEnv) dismantle(env *agentv1.InfraEnv) {
 	ctx := context.WithoutCancel(w.ctx)
 	in := client.InNamespace(w.namespace)
 	if w.t.Failed() {
@@ -106,10 +106,10 @@ func names(envs []agentv1.InfraEnv) []string {
 	return out
 }
 
-// boot switches machines on that boot an image.
-func (w *world) boot(image fleet.Image, seed string, machines int) *fleet.Fleet {
+// boot switches machines on that boot an image. More are further flags of the agent.
+func (w *testEnv) boot(image fleet.Image, seed string, machines int, more ...string) *fleet.Fleet {
 	w.t.Helper()
-	running, err := fleet.Boot(w.ctx, image, dialer(w.t), w.namespace+"-"+seed, machines)
+	running, err := fleet.Boot(w.ctx, image, dialer(w.t), w.namespace+"-"+seed, machines, more...)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
@@ -120,7 +120,7 @@ func (w *world) boot(image fleet.Image, seed string, machines int) *fleet.Fleet 
 	return running
 }
 
-func (w *world) image(env *agentv1.InfraEnv) fleet.Image {
+func (w *testEnv) image(env *agentv1.InfraEnv) fleet.Image {
 	w.t.Helper()
 	image, err := fleet.Read(w.ctx, dialer(w.t), env.Status.BootArtifacts.InitrdURL)
 	require.NoError(w.t, err)
@@ -129,7 +129,7 @@ func (w *world) image(env *agentv1.InfraEnv) fleet.Image {
 }
 
 // untilAgents waits until machines of an InfraEnv are valid and connected.
-func (w *world) untilAgents(env *agentv1.InfraEnv, machines int) []agentv1.Agent {
+func (w *testEnv) untilAgents(env *agentv1.InfraEnv, machines int) []agentv1.Agent {
 	w.t.Helper()
 	list := &agentv1.AgentList{}
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
@@ -150,7 +150,7 @@ func requireAgent(c require.TestingT, agent *agentv1.Agent, kind, reason string)
 	require.Equal(c, reason, found.Reason, "condition %s: %s", kind, found.Message)
 }
 
-func (w *world) untilAgent(agent *agentv1.Agent, kind, reason string) {
+func (w *testEnv) untilAgent(agent *agentv1.Agent, kind, reason string) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 		w.refresh(c, agent)
@@ -159,7 +159,7 @@ func (w *world) untilAgent(agent *agentv1.Agent, kind, reason string) {
 }
 
 // agentCluster makes a cluster that takes discovered machines. It installs as soon as it has them, unless it is held.
-func (w *world) agentCluster(name string, held bool) (*hivev1.ClusterDeployment, *hiveextv1.AgentClusterInstall) {
+func (w *testEnv) agentCluster(name string, held bool) (*hivev1.ClusterDeployment, *hiveextv1.AgentClusterInstall) {
 	w.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: name}
 	cluster := &hivev1.ClusterDeployment{ObjectMeta: meta, Spec: hivev1.ClusterDeploymentSpec{
@@ -179,7 +179,7 @@ func (w *world) agentCluster(name string, held bool) (*hivev1.ClusterDeployment,
 	return cluster, install
 }
 
-func (w *world) bind(agent *agentv1.Agent, cluster *hivev1.ClusterDeployment) {
+func (w *testEnv) bind(agent *agentv1.Agent, cluster *hivev1.ClusterDeployment) {
 	w.t.Helper()
 	w.update(agent, func() {
 		agent.Spec.ClusterDeploymentName = nil
@@ -190,7 +190,7 @@ func (w *world) bind(agent *agentv1.Agent, cluster *hivev1.ClusterDeployment) {
 }
 
 // untilBound waits until a machine is in a cluster, and fit for it.
-func (w *world) untilBound(agent *agentv1.Agent, cluster string) {
+func (w *testEnv) untilBound(agent *agentv1.Agent, cluster string) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 		w.refresh(c, agent)
@@ -204,7 +204,7 @@ func (w *world) untilBound(agent *agentv1.Agent, cluster string) {
 // cluster, and gives it back; the others stay free.
 func TestMachinesOfOneImageAreTakenLater(t *testing.T) {
 	needLiveImage(t)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.pullSecret()
 	env := w.infraEnv("shared", func(s *agentv1.InfraEnvSpec) { s.AgentLabels = map[string]string{"rack": "a"} })
 	assert.LessOrEqual(t, len(env.Status.ISODownloadURL), 200, "firmware takes no longer addresses")
@@ -241,7 +241,7 @@ func TestMachinesOfOneImageAreTakenLater(t *testing.T) {
 // A machine goes from one cluster to another by one change; the cluster that it left knows at once.
 func TestAMachineMovesBetweenClusters(t *testing.T) {
 	needLiveImage(t)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.pullSecret()
 	env := w.infraEnv("moving", func(s *agentv1.InfraEnvSpec) { s.AgentApproval = &agentv1.AgentApproval{AutoApprove: true} })
 	w.boot(w.image(env), "moving", 1)
@@ -274,7 +274,7 @@ func TestAMachineMovesBetweenClusters(t *testing.T) {
 // changed; the image is as good as on the first day.
 func TestAnImageIsBootedLongAfterItWasMade(t *testing.T) {
 	needLiveImage(t)
-	w := newWorldAlone(t)
+	w := newTestEnvAlone(t)
 	w.pullSecret()
 	env := w.infraEnv("shipped", func(*agentv1.InfraEnvSpec) {})
 	image := w.image(env)
@@ -300,7 +300,7 @@ func TestAnImageIsBootedLongAfterItWasMade(t *testing.T) {
 // As always: an image that belongs to a cluster. Its machines are bound when they register, approved at once, and install; the cluster is ready for its user.
 func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 	needLiveImage(t)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	if foreign {
 		t.Skip("the content of the ConfigMap agent-service-systems of this cluster is unknown")
 	}
@@ -331,7 +331,7 @@ func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 
 // Metrics are for whom the cluster lets read them, and REST for whom it knows.
 func TestAgentServiceReviewsTokensWithTheCluster(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	if foreign {
 		t.Skip("the issuer of tokens of this cluster is unknown")
 	}
@@ -377,7 +377,7 @@ func endpoints(t *testing.T) (rest, metrics string) {
 }
 
 // get returns the status of an answer, 0 for none. The certificate of metrics is self-signed.
-func (w *world) get(address, token string) int {
+func (w *testEnv) get(address, token string) int {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // enter gets into a claimed cluster as one of the claim's subjects.
-func (w *world) enter(as client.Client, namespace string) kubernetes.Interface {
+func (w *testEnv) enter(as client.Client, namespace string) kubernetes.Interface {
 	w.t.Helper()
 	var kubeconfig []byte
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) { // the API server learns of rights a moment after they were written
@@ -42,7 +42,7 @@ func note(name string) *corev1.ConfigMap {
 
 // A user claims a cluster, works in it, and gives it back.
 func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("ready", 2, 1)
 	w.create(pool)
 	w.untilFilled(pool)
@@ -86,7 +86,7 @@ func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
 }
 
 // isConfined says what a subject may do in the namespace of the cluster: its power, its labels and annotations, and nothing that leads elsewhere.
-func (w *world) isConfined(subject client.Client, namespace string) {
+func (w *testEnv) isConfined(subject client.Client, namespace string) {
 	w.t.Helper()
 	patch := func(patch string) error {
 		cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}
@@ -96,6 +96,7 @@ func (w *world) isConfined(subject client.Client, namespace string) {
 	for _, change := range []string{
 		`{"spec":{"clusterMetadata":{"adminKubeconfigSecretRef":{"name":"pull-secret"}}}}`, `{"spec":{"platform":{"hosted":null,"none":{}}}}`, `{"spec":{"clusterName":"free"}}`,
 		`{"spec":{"hibernateAfter":"1h"}}`, `{"metadata":{"finalizers":null}}`,
+		`{"metadata":{"annotations":{"hive.openshift.io/reconcile-pause":"true"}}}`, `{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"true"}}}`,
 	} {
 		err := patch(change)
 		assert.True(w.t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%s: %v", change, err)
@@ -118,7 +119,7 @@ func hasNamed(list []corev1.ConfigMap, name string) bool {
 
 // A claim that comes first waits for the first cluster; the second waits for the second.
 func TestClaimsAreServedInTheirOrder(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	first := w.claim("a-late-name-first", "soon", user("alice"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		w.refresh(c, first)
@@ -145,7 +146,7 @@ func TestClaimsAreServedInTheirOrder(t *testing.T) {
 
 // A claim that is over gives its cluster back by itself.
 func TestAClaimEndsWithItsLifetime(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("lending", 1, 1)
 	pool.Spec.ClaimLifetime = &hivev1.ClusterPoolClaimLifetime{Maximum: &metav1.Duration{Duration: 25 * time.Second}}
 	w.create(pool)

@@ -18,7 +18,7 @@ import (
 )
 
 // restart ends the operator as a crash would and starts it again.
-func (w *world) restart() {
+func (w *testEnv) restart() {
 	w.t.Helper()
 	operator := environment.PoolOperator()
 	local.KillOperator(operator.Name)
@@ -27,7 +27,7 @@ func (w *world) restart() {
 
 // The operator dies while a pool fills, while a claim is served and while clusters go: each time it takes up where it was.
 func TestAnOperatorThatDiesTakesUpWhereItWas(t *testing.T) {
-	w := newWorldAlone(t)
+	w := newTestEnvAlone(t)
 	if local == nil {
 		t.Skip("the operator is not a process of this program here")
 	}

@@ -25,7 +25,7 @@ import (
 // The rack that discovery-operator makes up has eight machines. Each journey takes some of its own, by name.
 
 // discover makes hosts of some machines.
-func (w *world) discover(name string, machines []int, change func(*metal3v1.BareMetalHostDiscoverySpec)) *metal3v1.BareMetalHostDiscovery {
+func (w *testEnv) discover(name string, machines []int, change func(*metal3v1.BareMetalHostDiscoverySpec)) *metal3v1.BareMetalHostDiscovery {
 	w.t.Helper()
 	quoted := make([]string, 0, len(machines))
 	for _, i := range machines {
@@ -42,7 +42,7 @@ func (w *world) discover(name string, machines []int, change func(*metal3v1.Bare
 }
 
 // undiscover deletes what a journey discovered.
-func (w *world) undiscover(d *metal3v1.BareMetalHostDiscovery) {
+func (w *testEnv) undiscover(d *metal3v1.BareMetalHostDiscovery) {
 	if w.t.Failed() {
 		_ = w.admin.Get(context.WithoutCancel(w.ctx), client.ObjectKeyFromObject(d), d)
 		w.t.Logf("discovery %s: %+v", d.Name, d.Status)
@@ -62,7 +62,7 @@ func serialHost(d *metal3v1.BareMetalHostDiscovery, i int) string {
 }
 
 // untilDiscovered waits for the host of a machine.
-func (w *world) untilDiscovered(d *metal3v1.BareMetalHostDiscovery, i int) *metal3v1.BareMetalHost {
+func (w *testEnv) untilDiscovered(d *metal3v1.BareMetalHostDiscovery, i int) *metal3v1.BareMetalHost {
 	w.t.Helper()
 	h := &metal3v1.BareMetalHost{}
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
@@ -75,7 +75,7 @@ func (w *world) untilDiscovered(d *metal3v1.BareMetalHostDiscovery, i int) *meta
 }
 
 // giveCredentials makes a host manageable, as its administrator does.
-func (w *world) giveCredentials(h *metal3v1.BareMetalHost) {
+func (w *testEnv) giveCredentials(h *metal3v1.BareMetalHost) {
 	w.t.Helper()
 	w.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: h.Name + "-bmc"},
@@ -87,7 +87,7 @@ func (w *world) giveCredentials(h *metal3v1.BareMetalHost) {
 }
 
 // untilReleased waits until the operator that manages hosts may have the host.
-func (w *world) untilReleased(h *metal3v1.BareMetalHost) {
+func (w *testEnv) untilReleased(h *metal3v1.BareMetalHost) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 		w.refresh(c, h)
@@ -97,7 +97,7 @@ func (w *world) untilReleased(h *metal3v1.BareMetalHost) {
 	assert.NotEmpty(w.t, h.Status.Provisioning.ID, "the status names the node")
 }
 
-func (w *world) untilHandedOver(h *metal3v1.BareMetalHost, reason string) {
+func (w *testEnv) untilHandedOver(h *metal3v1.BareMetalHost, reason string) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 		w.refresh(c, h)
@@ -110,7 +110,7 @@ func (w *world) untilHandedOver(h *metal3v1.BareMetalHost, reason string) {
 // A rack is switched on. No MAC was collected; the hosts carry labels by which a MachineSet selects them, and are released for provisioning as
 // soon as they have credentials.
 func TestMachinesOfANewRackAreReadyToBeProvisioned(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	d := w.discover("rack", []int{1, 2}, func(s *metal3v1.BareMetalHostDiscoverySpec) {
 		s.HostTemplate.Labels = map[string]metal3v1.TemplateValue{"memory": "${int(hardware.ramMebibytes) / 1024}Gi"}
 	})
@@ -131,7 +131,7 @@ func TestMachinesOfANewRackAreReadyToBeProvisioned(t *testing.T) {
 
 // A user approves each machine before anything may be written to its disks.
 func TestAMachineIsReviewedBeforeItIsProvisioned(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	d := w.discover("reviewed", []int{3}, func(s *metal3v1.BareMetalHostDiscoverySpec) { s.Approval = metal3v1.ApprovalManual })
 	h := w.untilDiscovered(d, 3)
 	w.giveCredentials(h)
@@ -144,7 +144,7 @@ func TestAMachineIsReviewedBeforeItIsProvisioned(t *testing.T) {
 // A machine breaks. Its host is deleted, the one that stands in for it is taken in without registration, and no user can give the
 // same machine to two hosts meanwhile.
 func TestAFaultyMachineIsReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	d := w.discover("spare", []int{4, 5}, func(s *metal3v1.BareMetalHostDiscoverySpec) { s.RateLimit.MaxHosts = new(int32(1)) })
 	var faulty *metal3v1.BareMetalHost
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -76,8 +76,8 @@ func untilRolledOut(ctx context.Context, t *testing.T, admin client.Client) {
 	}, patience, interval, "the operator is not rolled out")
 }
 
-// outside is the configuration of a client that knows the kubeconfig of a claim and nothing else: it goes through no tunnel.
-func (w *world) outside(as client.Client, namespace string) *rest.Config {
+// outsideOf is the configuration of a client that knows the kubeconfig of a claim and nothing else: it goes through no tunnel.
+func outsideOf(w *testEnv, as client.Client, namespace string) *rest.Config {
 	w.t.Helper()
 	kubeconfig, err := access.Kubeconfig(w.ctx, as, namespace)
 	require.NoError(w.t, err)
@@ -94,7 +94,7 @@ func TestAClaimedClusterIsReachedAtAPortOfTheNode(t *testing.T) {
 	if !testing.Short() {
 		exposeAtNodePorts(t)
 	}
-	w := newWorldAlone(t)
+	w := newTestEnvAlone(t)
 	list := &corev1.NodeList{}
 	require.NoError(t, w.admin.List(t.Context(), list))
 	addresses := map[string]bool{}
@@ -111,7 +111,7 @@ func TestAClaimedClusterIsReachedAtAPortOfTheNode(t *testing.T) {
 	alice := w.as("alice")
 	w.enter(alice, namespace) // until the rights of the subject are known
 
-	config := w.outside(alice, namespace)
+	config := outsideOf(w, alice, namespace)
 	server, err := url.Parse(config.Host)
 	require.NoError(t, err)
 	assert.True(t, addresses[server.Hostname()], "%s is the address of a node: %v", config.Host, addresses)
@@ -128,7 +128,7 @@ func TestAClaimedClusterIsReachedAtAPortOfTheNode(t *testing.T) {
 	w.untilPower(namespace, hivev1.PowerStateHibernating)
 	w.setPower(alice, namespace, hivev1.PowerStateRunning)
 	w.untilPower(namespace, hivev1.PowerStateRunning)
-	assert.Equal(t, config.Host, w.outside(alice, namespace).Host, "the port stays the cluster's while it sleeps")
+	assert.Equal(t, config.Host, outsideOf(w, alice, namespace).Host, "the port stays the cluster's while it sleeps")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
 		assert.NoError(c, err)

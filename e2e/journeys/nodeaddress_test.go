@@ -28,7 +28,7 @@ import (
 
 // rackOfOneAddress is a cluster that wants two machines, whose InfraEnv gives its machines addresses of an IPPool with one address.
 type rackOfOneAddress struct {
-	*world
+	*testEnv
 	addresses *ipamv1.IPPool
 	image     fleet.Image
 	machines  *fleet.Fleet
@@ -44,7 +44,7 @@ func newRackOfOneAddress(t *testing.T) (*rackOfOneAddress, []agentv1.Agent) {
 	}
 	needtest.Part(t, addresstest.Reachable() != "", "this machine has no address but loopback: nodes could not reach a cluster on it")
 	needLiveImage(t)
-	r := &rackOfOneAddress{world: newWorld(t)}
+	r := &rackOfOneAddress{testEnv: newTestEnv(t)}
 	r.pullSecret()
 	r.addresses = r.addressPool("rack", func(s *ipamv1.IPPoolSpec) {
 		s.Prefix, s.Gateway, s.DNSServers = 8, new(ipamv1.IPAddressStr("10.255.255.254")), []ipamv1.IPAddressStr{"10.255.0.53"}
@@ -59,7 +59,7 @@ func newRackOfOneAddress(t *testing.T) (*rackOfOneAddress, []agentv1.Agent) {
 			MatchLabels: map[string]string{hivev1.LabelNamespaceClusterPoolName: clusters, hivev1.LabelNamespaceClusterPoolNamespace: r.namespace},
 		}}}
 	})
-	r.image = r.world.image(env)
+	r.image = r.testEnv.image(env)
 	r.machines = r.boot(r.image, "rack", 2)
 	agents := r.untilAgents(env, 2)
 	set := &hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:" + environment.SystemVersion}}

@@ -28,7 +28,7 @@ func TestClustersOfAPoolTakeNodes(t *testing.T) {
 		t.Skip("hosted clusters that run as pods take no nodes")
 	}
 	needtest.Part(t, addresstest.Reachable() != "", "this machine has no address but loopback: nodes could not reach a cluster on it")
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("nodes", 1, 1)
 	pool.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{PodCIDR: "10.200.0.0/16"}
 	w.create(pool)
@@ -36,7 +36,7 @@ func TestClustersOfAPoolTakeNodes(t *testing.T) {
 	claim := w.claim("mine", pool.Name, user("alice"))
 	namespace := w.untilUsable(claim)
 
-	key := w.nodeAccess(namespace)
+	key := nodeAccessOf(w, namespace)
 	secret := &corev1.Secret{}
 	require.NoError(t, w.admin.Get(t.Context(), key, secret))
 	assert.Equal(t, corev1.SecretType(hivev1.SecretTypeNodeAccess), secret.Type)
@@ -67,8 +67,8 @@ func TestClustersOfAPoolTakeNodes(t *testing.T) {
 	assert.ErrorContains(t, err, "platform cannot change")
 }
 
-// nodeAccess is the key of the Secret of node access of a cluster.
-func (w *world) nodeAccess(namespace string) client.ObjectKey {
+// nodeAccessOf is the key of the Secret of node access of a cluster.
+func nodeAccessOf(w *testEnv, namespace string) client.ObjectKey {
 	w.t.Helper()
 	cluster := &hivev1.ClusterDeployment{}
 	require.NoError(w.t, w.admin.Get(w.ctx, client.ObjectKey{Namespace: namespace, Name: namespace}, cluster))

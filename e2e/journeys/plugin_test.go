@@ -50,7 +50,7 @@ func (s *session) untilReady(objects ...string) {
 
 // A user who may edit in a namespace claims a cluster with one command, works in it, and gives it back with another.
 func TestOneCommandClaimsACluster(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("plugin", 1, 1)
 	w.create(pool)
 	w.create(&rbacv1.RoleBinding{

@@ -20,7 +20,7 @@ import (
 
 // A pool that is deleted takes its unclaimed clusters with it, and stays for claimed ones.
 func TestDeletingAPoolKeepsClaimedClusters(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("ending", 1, 0)
 	w.create(pool)
 	claim := w.claim("mine", pool.Name, user("alice"))
@@ -46,7 +46,7 @@ func TestDeletingAPoolKeepsClaimedClusters(t *testing.T) {
 
 // An inventory gives clusters their names, and bounds the pool.
 func TestAnInventoryNamesClustersAndBoundsThePool(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("named", 3, 0)
 	pool.Spec.Inventory = &hivev1.ClusterPoolInventory{ClusterDeployments: []hivev1.InventoryClusterDeployment{{Name: "amber"}, {Name: "birch"}}}
 	w.create(pool)
@@ -67,7 +67,7 @@ func TestAnInventoryNamesClustersAndBoundsThePool(t *testing.T) {
 
 // A ClusterRole with a label gives the operator the rights on install objects of another group.
 func TestALabelAuthorizesAnInstallerOfAnotherGroup(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	allowed := func(c *assert.CollectT, verb string) bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:muster-pool-operator:pool-operator", Groups: []string{"system:serviceaccounts", "system:authenticated"},
@@ -95,7 +95,7 @@ func TestALabelAuthorizesAnInstallerOfAnotherGroup(t *testing.T) {
 
 // A user who writes an impossible spec gets a sentence that says so, at once.
 func TestBadInputIsRefusedWithASentence(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	for name, test := range map[string]struct {
 		change func(pool *hivev1.ClusterPool)
 		says   string
@@ -129,7 +129,7 @@ func TestBadInputIsRefusedWithASentence(t *testing.T) {
 
 // A missing dependency is named, does not block other pools, and counts from the moment it exists.
 func TestAMissingImageSetIsNamedAndNoticed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	late := "late-" + w.namespace
 	pool := w.hostedPool("waiting", 1, 0)
 	pool.Spec.ImageSetRef.Name = late

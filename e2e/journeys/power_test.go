@@ -16,14 +16,14 @@ import (
 )
 
 // setPower changes the power of a claimed cluster, as one of the claim's subjects.
-func (w *world) setPower(as client.Client, namespace string, power hivev1.PowerState) {
+func (w *testEnv) setPower(as client.Client, namespace string, power hivev1.PowerState) {
 	w.t.Helper()
 	cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"powerState":"`+string(power)+`"}}`))
 	require.NoError(w.t, as.Patch(w.ctx, cluster, patch))
 }
 
-func (w *world) untilPower(namespace string, power hivev1.PowerState) {
+func (w *testEnv) untilPower(namespace string, power hivev1.PowerState) {
 	w.t.Helper()
 	cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
@@ -34,7 +34,7 @@ func (w *world) untilPower(namespace string, power hivev1.PowerState) {
 
 // A sleeping cluster that is claimed wakes up; its owner puts it to sleep and wakes it, and nothing is lost.
 func TestAClusterSleepsAndWakesWithItsData(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("sleepy", 1, 0)
 	w.create(pool)
 	w.untilFilled(pool)
@@ -68,7 +68,7 @@ func TestAClusterSleepsAndWakesWithItsData(t *testing.T) {
 
 // An administrator of a pool changes how many of its clusters run.
 func TestRunningCountMovesClustersBetweenSleepAndWork(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	pool := w.hostedPool("mixed", 2, 0)
 	w.create(pool)
 	w.untilFilled(pool)

@@ -58,7 +58,7 @@ const (
 
 // fleet is a namespace with a Cluster that has addresses.
 type fleet struct {
-	*world
+	*testEnv
 	t         *testing.T
 	namespace string
 	// owners are the references that say whose a claim is, by kind/name.
@@ -68,7 +68,7 @@ type fleet struct {
 // newFleet makes a Cluster with two Machines at the source, and no pools yet.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{world: both(), t: t, owners: map[string]metav1.OwnerReference{}}
+	f := &fleet{testEnv: both(), t: t, owners: map[string]metav1.OwnerReference{}}
 	require.NoError(t, f.err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -120,7 +120,7 @@ func TestClusterctlInstallsTheOperator(t *testing.T) {
 			t.Log(p.logTail())
 		}
 	})
-	f := &fleet{world: &world{source: p}, t: t, namespace: metav1.NamespaceDefault, owners: map[string]metav1.OwnerReference{}}
+	f := &fleet{testEnv: &testEnv{source: p}, t: t, namespace: metav1.NamespaceDefault, owners: map[string]metav1.OwnerReference{}}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		probe := &unstructured.Unstructured{Object: claimOn("p")}
 		probe.SetGroupVersionKind(claimKind)

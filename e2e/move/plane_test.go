@@ -298,15 +298,15 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// world is where a Cluster is and where it goes to.
-type world struct {
+// testEnv is where a Cluster is and where it goes to.
+type testEnv struct {
 	source, target *plane
 	err            error
 }
 
 // both starts the two planes, once for all tests.
-var both = sync.OnceValue(func() *world {
-	w := &world{}
+var both = sync.OnceValue(func() *testEnv {
+	w := &testEnv{}
 	ctx := context.Background()
 	crds := filepath.Join(scratch, "crds")
 	if w.err = errors.Join(os.Mkdir(crds, 0o700), writeCRDs(ctx, crds)); w.err != nil {

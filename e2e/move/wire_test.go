@@ -92,7 +92,7 @@ func (d noResponse) Write(p []byte) (int, error) { return io.Discard.Write(p) }
 func (noResponse) WriteHeader(int)               {}
 
 // move does what "clusterctl move --namespace" does, and returns errCut if the scissors ended it.
-func (w *world) move(t *testing.T, namespace string, s *scissors) error {
+func (w *testEnv) move(t *testing.T, namespace string, s *scissors) error {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
 	defer end(nil)

@@ -28,7 +28,6 @@ import (
 	"github.com/stretchr/testify/require"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -47,6 +46,7 @@ import (
 	"github.com/muster-io/muster/e2e/access"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/tutorial"
 )
 
 const namespace = "metal"
@@ -65,6 +65,7 @@ type rack struct {
 // machine is one of the rack, from when it was switched on.
 type machine struct {
 	*machinetest.Machine
+	hardware machinetest.Hardware
 	// disk is the one that is installed to, other one that must not be written to.
 	disk, other string
 	number      int
@@ -200,17 +201,21 @@ func (r *rack) see(object client.Object, what string, wanted func() bool) {
 	})
 }
 
+// read is the first object of a kind of the page that readers follow.
+func read[O client.Object](r *rack, kind string, object O) O {
+	r.Helper()
+	page, err := tutorial.Read("rack.md")
+	require.NoError(r, err)
+	require.NoError(r, page.Into(kind, object))
+	return object
+}
+
 // pool makes a pool of one cluster with all machines.
 func (r *rack) pool() *hivev1.ClusterPool {
 	r.Helper()
-	r.create(&hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "v1.37.2"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:1.37.2"}})
-	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dev"}, Spec: hivev1.ClusterPoolSpec{
-		Size: 1, RunningCount: 1, BaseDomain: "clusters.example.com", ImageSetRef: hivev1.ClusterImageSetReference{Name: "v1.37.2"},
-		Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}},
-		MachinePools: []hivev1.ClusterPoolMachinePool{{
-			Name: "worker", Replicas: count, Labels: map[string]string{"tier": "web"}, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
-		}},
-	}}
+	r.create(read(r, "ClusterImageSet", &hivev1.ClusterImageSet{}))
+	pool := read(r, "ClusterPool", &hivev1.ClusterPool{})
+	require.Equal(r, int64(count), pool.Spec.MachinePools[0].Replicas)
 	r.create(pool)
 	return pool
 }
@@ -237,9 +242,7 @@ func (r *rack) machinePool() *hivev1.MachinePool {
 // claim gets a cluster of the pool.
 func (r *rack) claim() *hivev1.ClusterClaim {
 	r.Helper()
-	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Spec: hivev1.ClusterClaimSpec{
-		ClusterPoolName: "dev", Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-	}}
+	claim := read(r, "ClusterClaim", &hivev1.ClusterClaim{})
 	r.create(claim)
 	r.see(claim, "the claim is Ready", func() bool { return hivev1.IsConditionTrue(claim.Status.Conditions, hivev1.ClusterClaimReady) })
 	return claim
@@ -248,16 +251,9 @@ func (r *rack) claim() *hivev1.ClusterClaim {
 // infraEnv makes an InfraEnv whose machines trust a certificate, and returns the path of its image.
 func (r *rack) infraEnv(trust string) string {
 	r.Helper()
-	r.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
-	})
-	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{
-		PullSecretRef: agentv1.SecretReference{Name: "pull"}, AgentApproval: &agentv1.AgentApproval{AutoApprove: true}, AdditionalTrustBundle: trust,
-		OnRelease: &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk},
-		AllowedClusters: &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromSelector, Selector: &metav1.LabelSelector{
-			MatchLabels: map[string]string{hivev1.LabelNamespaceClusterPoolName: "dev", hivev1.LabelNamespaceClusterPoolNamespace: namespace},
-		}}},
-	}}
+	r.create(read(r, "Secret", &corev1.Secret{}))
+	infraEnv := read(r, "InfraEnv", &agentv1.InfraEnv{})
+	infraEnv.Spec.AdditionalTrustBundle = trust
 	r.create(infraEnv)
 	r.see(infraEnv, "the InfraEnv has an image", func() bool { return infraEnv.Status.ISODownloadURL != "" })
 	return r.download(infraEnv.Status.ISODownloadURL)
@@ -267,13 +263,7 @@ func (r *rack) infraEnv(trust string) string {
 func (r *rack) powerOn(link *netnstest.Link, iso string) {
 	r.Helper()
 	for number := 1; number <= count; number++ {
-		m := &machine{number: number, disk: machinetest.BlankDisk(r), other: filepath.Join(r.TempDir(), "other.img")}
-		require.NoError(r, os.WriteFile(m.other, signature, 0o600))
-		require.NoError(r, os.Truncate(m.other, 9<<30)) // the smaller disk is installed to
-		m.Machine = machinetest.PowerOn(r, machinetest.Hardware{Number: number, Tap: link.Tap(r), Disk: m.disk, ISO: iso, More: []string{
-			"-drive", "file=" + m.other + ",format=raw,if=none,id=other,cache=unsafe", "-device", "virtio-blk-pci,drive=other,serial=OTHER",
-		}})
-		r.machines = append(r.machines, m)
+		r.machines = append(r.machines, r.newMachine(number, link, iso))
 	}
 	r.waits("machines that were not registered are Agents", func() error {
 		var agents agentv1.AgentList
@@ -292,6 +282,19 @@ func (r *rack) powerOn(link *netnstest.Link, iso string) {
 		}
 		return nil
 	})
+}
+
+// newMachine switches a machine on that has two disks, and boots from an image.
+func (r *rack) newMachine(number int, link *netnstest.Link, iso string) *machine {
+	r.Helper()
+	m := &machine{number: number, disk: machinetest.BlankDisk(r), other: filepath.Join(r.TempDir(), "other.img")}
+	require.NoError(r, os.WriteFile(m.other, signature, 0o600))
+	require.NoError(r, os.Truncate(m.other, 9<<30)) // the smaller disk is installed to
+	m.hardware = machinetest.Hardware{Number: number, Tap: link.Tap(r), Disk: m.disk, ISO: iso, More: []string{
+		"-drive", "file=" + m.other + ",format=raw,if=none,id=other,cache=unsafe", "-device", "virtio-blk-pci,drive=other,serial=OTHER",
+	}}
+	m.Machine = machinetest.PowerOn(r, m.hardware)
+	return m
 }
 
 // numberOf is that of the machine of an Agent, by the address of its card; 0 until the Agent has it.

@@ -168,7 +168,7 @@ func declaredMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	source := operatorSources(t)
 	found := map[string]bool{}
-	for _, pattern := range []string{`NewDesc\(\s*"([a-z0-9_]+)",`, `Opts\{\s*Name:\s*"([a-z0-9_]+)"`} {
+	for _, pattern := range []string{`requestcount\.New\("([a-z0-9_]+)"`, `NewDesc\(\s*"([a-z0-9_]+)",`, `Opts\{\s*Name:\s*"([a-z0-9_]+)"`} {
 		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(source, -1) {
 			found[match[1]] = true
 		}

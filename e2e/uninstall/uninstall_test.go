@@ -109,6 +109,24 @@ func TestObjectsWithoutTheirOperatorAreNamedAndForced(t *testing.T) {
 	require.NoError(t, err, "again is fine")
 }
 
+// Hosts are of a kind that others share, and stay. The user is told that they need the operator that goes.
+func TestHostsThatNeedTheOperatorAreCounted(t *testing.T) {
+	c := start(t)
+	host := object("metal3.io", "v1alpha1", "BareMetalHost")
+	host.SetNamespace("default")
+	host.SetName("held")
+	host.SetFinalizers([]string{"discovery.metal3.io/node"})
+	require.NoError(t, c.Create(t.Context(), host))
+	out, err := c.run(t, "--delete-objects", "discovery-operator")
+	require.NoError(t, err)
+	assert.Contains(t, out, "1 baremetalhosts.metal3.io stay, and cannot be deleted without discovery-operator")
+	assert.True(t, c.has(t, host, "default", "held"))
+	assert.Nil(t, host.GetDeletionTimestamp())
+	out, err = c.run(t, "ipam-operator")
+	require.NoError(t, err)
+	assert.NotContains(t, out, "baremetalhosts")
+}
+
 func TestAnUnknownOperatorIsRefused(t *testing.T) {
 	script, err := checkout.Path("hack", "uninstall")
 	require.NoError(t, err)

@@ -130,7 +130,7 @@ func TestMusterInstallsOnEverySupportedMinor(t *testing.T) {
 			})
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
-			w := newWorld(t, local)
+			w := newTestEnv(t, local)
 			w.speaksAs(v.minor)
 			w.refusesBadPools()
 			w.givesAddresses()
@@ -144,14 +144,14 @@ func TestMusterInstallsOnEverySupportedMinor(t *testing.T) {
 	}
 }
 
-// world is a namespace of one environment.
-type world struct {
+// testEnv is a namespace of one environment.
+type testEnv struct {
 	*testing.T
 	client.Client
 	namespace string
 }
 
-func newWorld(t *testing.T, env environment.Environment) *world {
+func newTestEnv(t *testing.T, env environment.Environment) *testEnv {
 	t.Helper()
 	config, err := environment.Config(env)
 	require.NoError(t, err)
@@ -164,11 +164,11 @@ func newWorld(t *testing.T, env environment.Environment) *world {
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "versions-"}}
 	require.NoError(t, c.Create(t.Context(), namespace))
-	return &world{T: t, Client: c, namespace: namespace.Name}
+	return &testEnv{T: t, Client: c, namespace: namespace.Name}
 }
 
 // speaksAs holds that the API server serves what its minor does: otherwise the test shows nothing.
-func (w *world) speaksAs(minor int) {
+func (w *testEnv) speaksAs(minor int) {
 	w.Helper()
 	kind := schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}
 	_, err := w.RESTMapper().RESTMapping(kind, "v1")
@@ -180,7 +180,7 @@ func (w *world) speaksAs(minor int) {
 }
 
 // refusesBadPools holds that the validating policies are in force.
-func (w *world) refusesBadPools() {
+func (w *testEnv) refusesBadPools() {
 	w.Helper()
 	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "backwards"}}
 	pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "backwards", Pools: []ipamv1.Pool{{
@@ -192,7 +192,7 @@ func (w *world) refusesBadPools() {
 }
 
 // givesAddresses walks a claim from its creation to its end. Its finalizer is there, with any writer.
-func (w *world) givesAddresses() {
+func (w *testEnv) givesAddresses() {
 	w.Helper()
 	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rack"}}
 	pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "rack", Prefix: 24, Pools: []ipamv1.Pool{{
@@ -215,7 +215,7 @@ func (w *world) givesAddresses() {
 }
 
 // givesClusters walks a claim of a hosted cluster from its creation to its end.
-func (w *world) givesClusters() {
+func (w *testEnv) givesClusters() {
 	w.Helper()
 	set := &hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "hosted"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:v1"}}
 	require.NoError(w, w.Create(w.Context(), set))
@@ -236,7 +236,7 @@ func (w *world) givesClusters() {
 }
 
 // findsMachines makes hosts of the rack that discovery-operator makes up, and refuses a second host of one machine.
-func (w *world) findsMachines() {
+func (w *testEnv) findsMachines() {
 	w.Helper()
 	discovery := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rack"}}
 	discovery.Spec.ResourceNameTemplate = metal3v1.ResourceNameTemplate{Prefix: "rack-", HardwareDetails: metal3v1.DetailSerialNumber}
@@ -260,7 +260,7 @@ func (w *world) findsMachines() {
 }
 
 // takesMachines has agent-service answer for an InfraEnv: with an image where there is a live one, and otherwise with what is missing.
-func (w *world) takesMachines() {
+func (w *testEnv) takesMachines() {
 	w.Helper()
 	require.NoError(w, w.Create(w.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
@@ -280,7 +280,7 @@ func (w *world) takesMachines() {
 }
 
 // claim creates one. For a few seconds after the kinds were installed the API server's admission does not know them yet.
-func (w *world) claim(name string) *ipamv1.IPClaim {
+func (w *testEnv) claim(name string) *ipamv1.IPClaim {
 	w.Helper()
 	claim := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	claim.Spec.Pool.Name = "rack"
@@ -291,7 +291,7 @@ func (w *world) claim(name string) *ipamv1.IPClaim {
 }
 
 // untilServed waits until a claim has its address and its finalizer.
-func (w *world) untilServed(claim *ipamv1.IPClaim) {
+func (w *testEnv) untilServed(claim *ipamv1.IPClaim) {
 	w.Helper()
 	require.EventuallyWithT(w, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(w.Context(), client.ObjectKeyFromObject(claim), claim))
@@ -300,7 +300,7 @@ func (w *world) untilServed(claim *ipamv1.IPClaim) {
 	}, patience, interval)
 }
 
-func (w *world) untilGone(obj client.Object) {
+func (w *testEnv) untilGone(obj client.Object) {
 	w.Helper()
 	require.EventuallyWithT(w, func(c *assert.CollectT) {
 		assert.True(c, apierrors.IsNotFound(w.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)))

@@ -19,11 +19,12 @@ import (
 // Benchmarks returns all benchmarks of agent-service.
 func Benchmarks() []bench.Benchmark {
 	return []bench.Benchmark{
-		{Name: "agent.heartbeat_10k_sqlite", Play: heartbeat(wish{kube: true})},
-		{Name: "agent.heartbeat_10k_postgres", Play: heartbeat(wish{kube: true, postgres: true})},
+		{Name: "agent.heartbeat_10k_sqlite", Play: heartbeat(siteConfig{kube: true})},
+		{Name: "agent.heartbeat_10k_postgres", Play: heartbeat(siteConfig{kube: true, postgres: true})},
 		{Name: "agent.bind_1000", Play: bind},
 		{Name: "agent.move_200", Play: move},
 		{Name: "agent.rack_bind_500", Play: rackBind},
+		{Name: "agent.rack_release_500", Play: rackRelease},
 		{Name: "agent.register_1000", Play: register},
 		{Name: "agent.register_storm_pg", Play: registerStorm},
 		{Name: "agent.connectivity_500", Play: connectivity},
@@ -35,7 +36,7 @@ func Benchmarks() []bench.Benchmark {
 }
 
 // heartbeat is many hosts that poll once a minute.
-func heartbeat(with wish) func(context.Context, *bench.Run) error {
+func heartbeat(with siteConfig) func(context.Context, *bench.Run) error {
 	return func(ctx context.Context, r *bench.Run) (err error) {
 		s, err := startSite(ctx, with)
 		if err != nil {
@@ -89,13 +90,13 @@ func (s *site) heartbeat(ctx context.Context, r *bench.Run) error {
 	full, err := s.rss()
 	polls := after.polls - before.polls
 	r.Figure("operations", polls, "polls", bench.NoTarget)
-	r.Latencies(took, 50)
+	r.Latencies(took, 3)
 	r.Figure("errors", float64(missing)+after.refusals-before.refusals, "polls", 0)
 	r.Figure("sql_per_op", (after.statements-before.statements)/polls, "statements", 0.1)
 	r.Figure("kube_writes", after.written-before.written, "writes", 0)
 	r.Figure("requests_per_op", float64(bench.Total(after.requests.Since(before.requests).All(), nil))/polls, "requests", bench.NoTarget)
 	s.effortOf(r, used, waited, polls)
-	r.Figure("rss_per_item_kb", (full-empty)/float64(n), "KiB", bench.NoTarget)
+	r.Figure("rss_per_item_kb", (full-empty)/float64(n), "KiB", 40)
 	r.Asserted("%.0f polls of %d hosts were answered; every host stayed connected; each has an Agent", polls, n)
 	r.Note("requests to the Kubernetes API: %s", bench.Describe(after.requests.Since(before.requests).All()))
 	if len(took) < n {
@@ -127,7 +128,7 @@ func (s *site) whole(ctx context.Context, n int) error {
 const pollInterval = time.Minute
 
 // answered returns how long the polls between two times took, and how many had no answer: each host has one in every interval.
-func answered(all []told, begin, end time.Time) (took []time.Duration, missing int) {
+func answered(all []instructed, begin, end time.Time) (took []time.Duration, missing int) {
 	last := map[string]int64{}
 	gap := func(from, to int64) {
 		missing += max(0, int((to-from+int64(pollInterval)/2)/int64(pollInterval))-1)
@@ -185,7 +186,7 @@ func bind(ctx context.Context, r *bench.Run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.measure(ctx, r, "bind", hosts, clusters, trace, 1000); err != nil {
+	if err := s.measure(ctx, r, "bind", hosts, clusters, trace, 700); err != nil {
 		return err
 	}
 	return s.bound(ctx, r, clusters, hosts)
@@ -202,7 +203,7 @@ func move(ctx context.Context, r *bench.Run) (err error) {
 	if _, err := s.verb(ctx, "bind", hosts, clusters[:n], trace); err != nil {
 		return err
 	}
-	if err := s.measure(ctx, r, "move", hosts, clusters[n:], trace, 2000); err != nil {
+	if err := s.measure(ctx, r, "move", hosts, clusters[n:], trace, 187); err != nil {
 		return err
 	}
 	return s.bound(ctx, r, clusters[n:], hosts)
@@ -210,7 +211,7 @@ func move(ctx context.Context, r *bench.Run) (err error) {
 
 // startBound is a site with n free hosts on held polls, and perHost clusters for each.
 func startBound(ctx context.Context, n, perHost int) (*site, []object, []string, string, error) {
-	s, err := startSite(ctx, wish{})
+	s, err := startSite(ctx, siteConfig{})
 	if err != nil {
 		return nil, nil, nil, "", err
 	}
@@ -323,7 +324,7 @@ func (s *site) bound(ctx context.Context, r *bench.Run, clusters []string, hosts
 // deadHost is one host of many that stops polling.
 func deadHost(ctx context.Context, r *bench.Run) (err error) {
 	const silence = 90 * time.Second
-	s, err := startSite(ctx, wish{arguments: []string{"-disconnect-after=" + silence.String()}})
+	s, err := startSite(ctx, siteConfig{arguments: []string{"-disconnect-after=" + silence.String()}})
 	if err != nil {
 		return err
 	}
@@ -376,7 +377,7 @@ func deadHost(ctx context.Context, r *bench.Run) (err error) {
 
 // restart is a service that is killed and started again among many hosts.
 func restart(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx, wish{})
+	s, err := startSite(ctx, siteConfig{})
 	if err != nil {
 		return err
 	}

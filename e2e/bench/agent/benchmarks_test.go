@@ -12,10 +12,10 @@ import (
 
 func TestPollsWithoutAnAnswerAreMissed(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
-	poll := func(host string, seconds int, took time.Duration) told {
-		return told{Host: host, At: begin.Add(time.Duration(seconds) * time.Second).UnixNano(), Took: took}
+	poll := func(host string, seconds int, took time.Duration) instructed {
+		return instructed{Host: host, At: begin.Add(time.Duration(seconds) * time.Second).UnixNano(), Took: took}
 	}
-	all := []told{
+	all := []instructed{
 		poll("a", -30, 9), poll("b", -10, 9), poll("a", 31, 1), poll("b", 50, 2), poll("a", 90, 3),
 		poll("b", 171, 4),                    // one at 110 had no answer
 		poll("a", 150, 5), poll("b", 230, 6), // and none of a's after 150 had, of which two were due

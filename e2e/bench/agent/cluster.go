@@ -29,7 +29,7 @@ func (s *site) bindInfraEnv(ctx context.Context) error {
 
 // registerStorm is the hosts of one cluster that register at once, on PostgreSQL.
 func registerStorm(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx, wish{postgres: true})
+	s, err := startSite(ctx, siteConfig{postgres: true})
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func registerStorm(ctx context.Context, r *bench.Run) (err error) {
 
 // connectivity is the hosts of one large cluster that report whether they reach each other, while the agents of all of them wait for instructions.
 func connectivity(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx, wish{})
+	s, err := startSite(ctx, siteConfig{})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type view struct {
 
 // console is many hosts, with browsers that look at the list of machines and read it again when their stream says so.
 func console(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx, wish{arguments: []string{"-console"}})
+	s, err := startSite(ctx, siteConfig{arguments: []string{"-console"}})
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,12 @@ func console(ctx context.Context, r *bench.Run) (err error) {
 	return s.lookedAt(ctx, r, n, trace)
 }
 
-// lookedAt measures pages and changes while machines poll.
+// lookedAt measures pages and changes while machines poll, and how long polls take with and without browsers.
 func (s *site) lookedAt(ctx context.Context, r *bench.Run, n int, trace string) error {
+	alone := time.Now()
+	if err := sleepUntil(ctx, alone.Add(60*time.Second)); err != nil {
+		return err
+	}
 	begin := time.Now()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -87,9 +91,13 @@ func (s *site) lookedAt(ctx context.Context, r *bench.Run, n int, trace string) 
 		return err
 	}
 	took, missing := answered(polls, begin, time.Now())
+	before, _ := answered(polls, alone, begin)
 	r.Latencies(first, 300)
 	r.Figure("change_p50_ms", float64(bench.Percentile(shown, 0.5).Milliseconds()), "ms", bench.NoTarget)
 	r.Figure("change_p99_ms", float64(bench.Percentile(shown, 0.99).Milliseconds()), "ms", 1000)
+	r.Figure("poll_alone_p50_ms", float64(bench.Percentile(before, 0.5).Milliseconds()), "ms", bench.NoTarget)
+	r.Figure("poll_alone_p99_ms", float64(bench.Percentile(before, 0.99).Milliseconds()), "ms", bench.NoTarget)
+	r.Figure("poll_p50_ms", float64(bench.Percentile(took, 0.5).Milliseconds()), "ms", bench.NoTarget)
 	r.Figure("poll_p99_ms", float64(bench.Percentile(took, 0.99).Milliseconds()), "ms", bench.NoTarget)
 	r.Figure("errors", float64(missing), "polls", 0)
 	s.effortOf(r, used, waited, float64(len(took)))

@@ -40,7 +40,7 @@ func iso(ctx context.Context, r *bench.Run) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := startSite(ctx, wish{arguments: []string{"-live-images=" + list, "-live-image-cache=" + filepath.Join(dir, "cache")}})
+	s, err := startSite(ctx, siteConfig{arguments: []string{"-live-images=" + list, "-live-image-cache=" + filepath.Join(dir, "cache")}})
 	if err != nil {
 		return err
 	}

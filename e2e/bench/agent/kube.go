@@ -29,9 +29,9 @@ import (
 type hub struct {
 	admin  *rest.Config
 	client client.Client
-	// kubeconfig is that of the service's own account.
-	kubeconfig string
-	close      func() error
+	// kubeconfig is that of the service's own account, adminKubeconfig the administrator's.
+	kubeconfig, adminKubeconfig string
+	close                       func() error
 }
 
 func startHub(ctx context.Context) (*hub, error) {
@@ -39,7 +39,7 @@ func startHub(ctx context.Context) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{kubeconfig: filepath.Join(local.Dir, "service.kubeconfig"), close: func() error { return local.Close(context.WithoutCancel(ctx)) }}
+	h := &hub{kubeconfig: filepath.Join(local.Dir, "service.kubeconfig"), adminKubeconfig: local.Kubeconfig(), close: func() error { return local.Close(context.WithoutCancel(ctx)) }}
 	if h.admin, err = environment.Config(local); err != nil {
 		return h, err
 	}

@@ -25,7 +25,7 @@ const perPool = 5
 
 // rackBind is many MachinePools at once that take all free machines: the times are from the creation of each until the API server has an Agent of it bound.
 func rackBind(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx, wish{kube: true})
+	s, err := startSite(ctx, siteConfig{kube: true})
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func rackBind(ctx context.Context, r *bench.Run) (err error) {
 }
 
 // approved starts n machines, and approves their Agents.
-func (s *site) approved(ctx context.Context, n int) error {
-	if _, _, err := s.fleet(ctx, "a", n, "-ramp=5s"); err != nil {
+func (s *site) approved(ctx context.Context, n int, arguments ...string) error {
+	if _, _, err := s.fleet(ctx, "a", n, append(arguments, "-ramp=5s")...); err != nil {
 		return err
 	}
 	if err := s.settled(ctx, n, 5*time.Minute); err != nil {

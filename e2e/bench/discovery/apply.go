@@ -18,7 +18,7 @@ import (
 const owner = client.FieldOwner("bench")
 
 // applyHost applies a host's status as the operator does.
-func (w *world) applyHost(ctx context.Context, h *metal3v1.BareMetalHost) error {
+func (w *testEnv) applyHost(ctx context.Context, h *metal3v1.BareMetalHost) error {
 	data, err := json.Marshal(h.Status)
 	if err != nil {
 		return fmt.Errorf("writing a status: %w", err)
@@ -31,7 +31,7 @@ func (w *world) applyHost(ctx context.Context, h *metal3v1.BareMetalHost) error 
 }
 
 // applyCounts applies a status of the resource that is like no other, so that the API server has to store it.
-func (w *world) applyCounts(ctx context.Context, item, n int) error {
+func (w *testEnv) applyCounts(ctx context.Context, item, n int) error {
 	counts := metal3v1ac.DiscoveryCounts().WithNodes(int32(item)).WithKnown(int32(n)).WithHosts(0).WithWaiting(0).WithRefused(0). //nolint:gosec // small numbers
 																	WithIgnored(0).WithNotSelected(0)
 	object := metal3v1ac.BareMetalHostDiscovery(w.resource.Name, w.resource.Namespace).

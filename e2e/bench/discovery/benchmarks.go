@@ -27,9 +27,17 @@ func Benchmarks() []bench.Benchmark {
 	operator := environment.DiscoveryOperator()
 	operator.Args = func(string) []string { return []string{"--provisioner=ironic"} }
 	return []bench.Benchmark{
-		{Name: "discovery.sync_1k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 1000) }},
-		{Name: "discovery.sync_10k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 10_000) }},
-		{Name: "discovery.sync_1k_slow", Operator: operator, Play: syncSlow},
+		{Name: "discovery.sync_1k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 1000, 1.5) }},
+		{Name: "discovery.sync_10k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 10_000, 1.3) }},
+		{Name: "discovery.sync_100k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error {
+			return syncUnrefused(ctx, r, load{machines: 100_000, tenth: true})
+		}},
+		{Name: "discovery.sync_1k_slow", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error {
+			return syncUnrefused(ctx, r, load{machines: 1000, delay: slow})
+		}},
+		{Name: "discovery.sync_10k_slow", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error {
+			return syncUnrefused(ctx, r, load{machines: 10_000, delay: slow})
+		}},
 		{Name: "discovery.steady_10k", Operator: operator, Play: steady},
 		{Name: "discovery.resync_10k", Operator: operator, Play: resync},
 		{Name: "discovery.diff_100k", Play: diff},
@@ -46,9 +54,9 @@ func diff(ctx context.Context, r *bench.Run) error {
 	return nil
 }
 
-// syncAll makes hosts of all machines of a seeded Ironic.
-func syncAll(ctx context.Context, r *bench.Run, n int) error {
-	w, err := synced(ctx, r, n, 0)
+// syncAll makes hosts of all machines of a seeded Ironic, in at most so many times the time of the bare writes.
+func syncAll(ctx context.Context, r *bench.Run, n int, target bench.Target) error {
+	w, err := synced(ctx, r, load{machines: n})
 	if err != nil {
 		return err
 	}
@@ -78,13 +86,15 @@ func syncAll(ctx context.Context, r *bench.Run, n int) error {
 	w.Note("bare: with each host, its reservation is created; HardwareData is written after the time that was taken, and not among it")
 	writes := maps.Clone(w.done.Writes())
 	delete(writes, bench.Kind{Verb: "apply", Resource: "hardwaredata"})
-	return w.RatioToBare(ctx, w.took, w.bare(&like.Items[0], reservation, writes), w.counter, 1.5)
+	return w.RatioToBare(ctx, w.took, w.bare(&like.Items[0], reservation, writes), w.counter, target)
 }
 
-// syncSlow makes hosts of 1,000 machines of an Ironic that takes 200 ms longer for each request. None may be refused on the way because it took long.
-func syncSlow(ctx context.Context, r *bench.Run) error {
-	const delay = 200 * time.Millisecond
-	w, err := synced(ctx, r, 1000, delay)
+// slow is by how much longer a slow Ironic takes for each request.
+const slow = 200 * time.Millisecond
+
+// syncUnrefused makes hosts of machines of a seeded Ironic. None may be refused on the way because the first reading took long.
+func syncUnrefused(ctx context.Context, r *bench.Run, l load) error {
+	w, err := synced(ctx, r, l)
 	if err != nil {
 		return err
 	}
@@ -101,7 +111,9 @@ func syncSlow(ctx context.Context, r *bench.Run) error {
 	}
 	w.Figure("seconds", w.took.Seconds(), "s", bench.NoTarget)
 	w.Figure("refused", float64(refusals), "machines", 0)
-	w.Note("%d inventories with %d at a time take %.0f s at the least", w.machines, fetchers, float64(w.machines)/fetchers*delay.Seconds())
+	if l.delay > 0 {
+		w.Note("%d inventories with %d at a time take %.0f s at the least", w.machines, fetchers, float64(w.machines)/fetchers*l.delay.Seconds())
+	}
 	return w.usage()
 }
 
@@ -109,7 +121,7 @@ func syncSlow(ctx context.Context, r *bench.Run) error {
 const fetchers = 8
 
 // reservation is one of those that the operator made, without what the API server adds.
-func (w *world) reservation(ctx context.Context) (*coordinationv1.Lease, error) {
+func (w *testEnv) reservation(ctx context.Context) (*coordinationv1.Lease, error) {
 	var leases coordinationv1.LeaseList
 	if err := w.user.List(ctx, &leases); err != nil {
 		return nil, fmt.Errorf("listing reservations: %w", err)
@@ -125,7 +137,7 @@ func (w *world) reservation(ctx context.Context) (*coordinationv1.Lease, error) 
 }
 
 // bare are the writes of a sync, per machine in the order in which the operator does them.
-func (w *world) bare(like *metal3v1.BareMetalHost, reservation *coordinationv1.Lease, writes map[bench.Kind]int) bench.Bare {
+func (w *testEnv) bare(like *metal3v1.BareMetalHost, reservation *coordinationv1.Lease, writes map[bench.Kind]int) bench.Bare {
 	host := func(item int) *metal3v1.BareMetalHost {
 		h := like.DeepCopy()
 		h.ObjectMeta = metav1.ObjectMeta{
@@ -162,7 +174,7 @@ func (w *world) bare(like *metal3v1.BareMetalHost, reservation *coordinationv1.L
 
 // steady watches for five minutes that nothing is written and little asked.
 func steady(ctx context.Context, r *bench.Run) error {
-	w, err := synced(ctx, r, 10_000, 0)
+	w, err := synced(ctx, r, load{machines: 10_000})
 	if err != nil {
 		return err
 	}
@@ -200,7 +212,7 @@ func steady(ctx context.Context, r *bench.Run) error {
 
 // resync counts what one reading of everything asks.
 func resync(ctx context.Context, r *bench.Run) error {
-	w, err := synced(ctx, r, 10_000, 0)
+	w, err := synced(ctx, r, load{machines: 10_000})
 	if err != nil {
 		return err
 	}

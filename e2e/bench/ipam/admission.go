@@ -25,7 +25,7 @@ const admissions = 5
 
 // admission10k measures the processor time of the API server for the admission of pools with many preallocations. They are dry runs.
 func admission10k(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newTestEnv(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func pick(ctx context.Context, r *bench.Run) error {
 		worst.AllocsPerOp = max(worst.AllocsPerOp, result.AllocsPerOp)
 		r.Note("%s: %.0f ns, %.0f allocations", result.Name, result.NanosecondsPerOp, result.AllocsPerOp)
 	}
-	r.Figure("ns_per_op", worst.NanosecondsPerOp, "ns", 2000)
+	r.Figure("ns_per_op", worst.NanosecondsPerOp, "ns", 1000)
 	r.Figure("allocs_per_op", worst.AllocsPerOp, "allocations", 2)
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 
 // churn60s creates and deletes claims at a steady pace while three replicas serve them, none of which leads.
 func churn60s(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newTestEnv(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func churn60s(ctx context.Context, r *bench.Run) error {
 }
 
 // churn creates n claims and deletes all but the youngest, which it returns.
-func (w *world) churn(ctx context.Context, pool string, n int) (map[string]time.Time, error) {
+func (w *testEnv) churn(ctx context.Context, pool string, n int) (map[string]time.Time, error) {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()
 	var (
@@ -115,7 +115,7 @@ func (w *world) churn(ctx context.Context, pool string, n int) (map[string]time.
 }
 
 // everServed tells how long each claim of the churn waited that was seen to have an address.
-func (w *world) everServed() (out []time.Duration) {
+func (w *testEnv) everServed() (out []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, sent := range w.sent {
@@ -128,7 +128,7 @@ func (w *world) everServed() (out []time.Duration) {
 }
 
 // check runs the operator's own checker.
-func (w *world) check(ctx context.Context) error {
+func (w *testEnv) check(ctx context.Context) error {
 	program, err := checkout.Binary("ipam-operator")
 	if err != nil {
 		return err

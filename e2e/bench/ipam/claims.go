@@ -18,7 +18,7 @@ func forClaims(kind bench.Kind) bool {
 
 // claims10k claims 10,000 addresses of one pool.
 func claims10k(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newTestEnv(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -28,6 +28,10 @@ func claims10k(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	before, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	patches, err := w.poolPatches(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,22 +62,39 @@ func claims10k(ctx context.Context, r *bench.Run) error {
 	if err := w.usage(); err != nil {
 		return err
 	}
-	w.StopOperator()
-	bare, err := w.newBarePool(ctx, pool, n)
+	bare, err := w.bareLike(ctx, pool, n, n)
 	if err != nil {
 		return err
 	}
-	return w.RatioToBare(ctx, took, bench.Bare{
+	return w.ratioToBare(ctx, took, patches, bench.Bare{
 		Writers: clients, Items: n,
 		Writes: bench.Sum(done.Writes(), map[bench.Kind]int{createClaim: n}),
 		Order:  []bench.Kind{createClaim, createAddress, patchClaim, patchPool},
 		Write:  func(ctx context.Context, kind bench.Kind, item, _ int) error { return bare.write(ctx, kind, item) },
-	}, w.plainCount, 1.5)
+	}, 1.25)
+}
+
+// ratioToBare runs the bare writes and records the ratio, and how large the patches of the pool's status were on average. Earlier are the patches before the workload.
+func (w *testEnv) ratioToBare(ctx context.Context, took time.Duration, earlier bodies, b bench.Bare, target bench.Target) error {
+	operators, err := w.poolPatches(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.RatioToBare(ctx, took, b, w.plainCount, target); err != nil {
+		return err
+	}
+	all, err := w.poolPatches(ctx)
+	if err != nil {
+		return err
+	}
+	w.Figure("pool_patch_bytes", operators.since(earlier).mean(), "bytes", bench.NoTarget)
+	w.Figure("bare_pool_patch_bytes", all.since(operators).mean(), "bytes", bench.NoTarget)
+	return nil
 }
 
 // claimIdle claims addresses one at a time, of a pool that has given many.
 func claimIdle(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newTestEnv(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -110,8 +131,7 @@ func claimIdle(ctx context.Context, r *bench.Run) error {
 	done := after.Since(before)
 	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), forClaims))/float64(singles), "writes", 2)
 	w.describe(done)
-	w.StopOperator()
-	bare, err := w.newBarePool(ctx, pool, singles)
+	bare, err := w.bareLike(ctx, pool, n+singles, singles)
 	if err != nil {
 		return err
 	}
@@ -134,7 +154,7 @@ func claimIdle(ctx context.Context, r *bench.Run) error {
 }
 
 // single claims one address and returns how long it took, from before the creation was sent until a watch showed the address.
-func (w *world) single(ctx context.Context, name, pool string) (time.Duration, error) {
+func (w *testEnv) single(ctx context.Context, name, pool string) (time.Duration, error) {
 	seen := make(chan struct{})
 	w.mu.Lock()
 	w.expect[name] = seen

@@ -27,7 +27,7 @@ const (
 
 // exhausted lets claims wait for addresses that the pool gets, and then for addresses that others give back.
 func exhausted(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newTestEnv(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func exhausted(ctx context.Context, r *bench.Run) error {
 }
 
 // servedAfter lets 50 of the claims wait, gives capacity and returns how long each of them waited from then on, and what was written before.
-func (w *world) servedAfter(ctx context.Context, claims map[string]time.Time, what string, give func() error) ([]time.Duration, int, error) {
+func (w *testEnv) servedAfter(ctx context.Context, claims map[string]time.Time, what string, give func() error) ([]time.Duration, int, error) {
 	waiting, err := w.untilExhausted(ctx, claims, exhaustedSurplus)
 	if err != nil {
 		return nil, 0, err
@@ -94,7 +94,7 @@ func (w *world) servedAfter(ctx context.Context, claims map[string]time.Time, wh
 }
 
 // untilExhausted waits until all claims are served but n, their conditions say why, and the operator has no more writes.
-func (w *world) untilExhausted(ctx context.Context, claims map[string]time.Time, n int) (map[string]time.Time, error) {
+func (w *testEnv) untilExhausted(ctx context.Context, claims map[string]time.Time, n int) (map[string]time.Time, error) {
 	waiting := map[string]time.Time{}
 	err := w.Await(ctx, patience, func() string {
 		w.mu.Lock()
@@ -103,7 +103,7 @@ func (w *world) untilExhausted(ctx context.Context, claims map[string]time.Time,
 		for name, sent := range claims {
 			switch {
 			case !w.served[name].IsZero():
-			case !w.told[name]:
+			case !w.explained[name]:
 				return "claim " + name + " has no reason why it waits"
 			default:
 				waiting[name] = sent
@@ -122,7 +122,7 @@ func (w *world) untilExhausted(ctx context.Context, claims map[string]time.Time,
 }
 
 // whileWaiting counts what the operator writes while nothing happens.
-func (w *world) whileWaiting(ctx context.Context) (int, error) {
+func (w *testEnv) whileWaiting(ctx context.Context) (int, error) {
 	before, err := w.Requests(ctx)
 	if err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ func (w *world) whileWaiting(ctx context.Context) (int, error) {
 }
 
 // someServed are the names of n claims that have an address.
-func (w *world) someServed(claims map[string]time.Time, n int) []string {
+func (w *testEnv) someServed(claims map[string]time.Time, n int) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string

@@ -33,7 +33,7 @@ type freed struct {
 	at map[string]time.Time
 }
 
-func (w *world) watchAddresses(ctx context.Context) (*freed, error) {
+func (w *testEnv) watchAddresses(ctx context.Context) (*freed, error) {
 	addresses, err := cache.New(w.Admin, cache.Options{Scheme: w.user.Scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
 	if err != nil {
 		return nil, fmt.Errorf("preparing to watch addresses: %w", err)
@@ -62,7 +62,7 @@ func (w *world) watchAddresses(ctx context.Context) (*freed, error) {
 }
 
 // fullPool is a pool with so many claims that have their addresses.
-func (w *world) fullPool(ctx context.Context, n int) (*ipamv1.IPPool, error) {
+func (w *testEnv) fullPool(ctx context.Context, n int) (*ipamv1.IPPool, error) {
 	pool, err := w.pool(ctx, "p", network("10.0.0.0/16"))
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (w *world) fullPool(ctx context.Context, n int) (*ipamv1.IPPool, error) {
 
 // release10k deletes 10,000 claims of one pool by 50 clients.
 func release10k(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newTestEnv(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -89,20 +89,21 @@ func release10k(ctx context.Context, r *bench.Run) error {
 	if err != nil {
 		return err
 	}
+	served, err := w.servedPool(ctx, pool, n) // before its status is drained
+	if err != nil {
+		return err
+	}
 	before, err := w.Settled(ctx, quiet, patience)
 	if err != nil {
 		return err
 	}
-	started := time.Now()
-	sent := make([]time.Time, n)
-	err = inParallel(n, clients, func(i int) error {
-		sent[i] = time.Now()
-		return w.user.Delete(ctx, newClaim(fmt.Sprintf("claim-%d", i), pool.Name))
-	})
+	patches, err := w.poolPatches(ctx)
 	if err != nil {
-		return fmt.Errorf("deleting a claim: %w", err)
+		return err
 	}
-	if err := w.untilFree(ctx, free, n); err != nil {
+	started := time.Now()
+	waited, err := w.release(ctx, pool, free, n)
+	if err != nil {
 		return err
 	}
 	took := time.Since(started)
@@ -114,10 +115,6 @@ func release10k(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	done := after.Since(before)
-	waited := make([]time.Duration, n)
-	for i := range waited {
-		waited[i] = free.at[fmt.Sprintf("claim-%d", i)].Sub(sent[i])
-	}
 	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), forClaims))/float64(n), "writes", 3)
 	w.Latencies(waited, bench.NoTarget)
 	w.describe(done)
@@ -125,20 +122,40 @@ func release10k(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	w.StopOperator()
-	bare, err := w.newBareReleases(ctx, pool, n)
+	bare, err := w.newBareReleases(ctx, served, n)
 	if err != nil {
 		return err
 	}
-	return w.RatioToBare(ctx, took, bench.Bare{
+	return w.ratioToBare(ctx, took, patches, bench.Bare{
 		Writers: clients, Items: n,
 		Writes: bench.Sum(done.Writes(), map[bench.Kind]int{deleteClaim: n}),
 		Order:  []bench.Kind{deleteClaim, deleteAddress, finalizeAddress, finalizeClaim, patchPool},
 		Write:  bare.write,
-	}, w.plainCount, 1.2)
+	}, 1.2)
+}
+
+// release deletes all n claims of a pool and returns how long each took until a watch showed that its address was gone.
+func (w *testEnv) release(ctx context.Context, pool *ipamv1.IPPool, free *freed, n int) ([]time.Duration, error) {
+	sent := make([]time.Time, n)
+	err := inParallel(n, clients, func(i int) error {
+		sent[i] = time.Now()
+		return w.user.Delete(ctx, newClaim(fmt.Sprintf("claim-%d", i), pool.Name))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deleting a claim: %w", err)
+	}
+	if err := w.untilFree(ctx, free, n); err != nil {
+		return nil, err
+	}
+	waited := make([]time.Duration, n)
+	for i := range waited {
+		waited[i] = free.at[fmt.Sprintf("claim-%d", i)].Sub(sent[i])
+	}
+	return waited, nil
 }
 
 // untilFree waits until a watch has shown that no address is left, and no claim is there.
-func (w *world) untilFree(ctx context.Context, free *freed, n int) error {
+func (w *testEnv) untilFree(ctx context.Context, free *freed, n int) error {
 	return w.Await(ctx, patience, func() string {
 		free.mu.Lock()
 		gone := len(free.at)
@@ -160,24 +177,30 @@ func (w *world) untilFree(ctx context.Context, free *freed, n int) error {
 // bareReleases deletes claims and addresses without an operator.
 type bareReleases struct{ *barePool }
 
-// newBareReleases creates n claims with their addresses, with the finalizers that the operator puts on them. The operator does not run any more.
-func (w *world) newBareReleases(ctx context.Context, like *ipamv1.IPPool, n int) (*bareReleases, error) {
+// newBareReleases creates n served claims with their addresses, statuses and finalizers, and the status of the pool. The operator does not run any more.
+func (w *testEnv) newBareReleases(ctx context.Context, like *ipamv1.IPPool, n int) (*bareReleases, error) {
 	pool, err := w.newBarePool(ctx, like, n)
 	if err != nil {
 		return nil, err
 	}
-	return &bareReleases{pool}, inParallel(n, clients, func(i int) error {
-		claim := newClaim(fmt.Sprintf("bare-%d", i), pool.pool.Name)
+	err = inParallel(n, clients, func(i int) error {
+		claim := newClaim(bareName(i), pool.pool.Name)
 		claim.Finalizers = []string{ipamv1.IPClaimFinalizer}
 		if err := w.user.Create(ctx, claim); err != nil {
 			return fmt.Errorf("creating a claim: %w", err)
 		}
 		pool.claims[i] = claim
-		if err := w.user.Create(ctx, pool.address(i)); err != nil {
+		pool.addresses[i] = pool.address(i)
+		if err := w.user.Create(ctx, pool.addresses[i]); err != nil {
 			return fmt.Errorf("creating an address: %w", err)
 		}
-		return nil
+		pool.indexes.set(claim.Name, true)
+		return pool.publish(ctx, w.user, i)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &bareReleases{pool}, pool.report(ctx, w.user)
 }
 
 // write does the n-th write of a kind for the deletion of a claim. Those that the operator did twice find nothing the second time, as its own did.
@@ -189,18 +212,22 @@ func (b *bareReleases) write(ctx context.Context, kind bench.Kind, item, n int) 
 	return err
 }
 
+// writeOnce does a write with the preconditions that the operator's own has.
 func (b *bareReleases) writeOnce(ctx context.Context, kind bench.Kind, item int) error {
-	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	claim, address := b.claims[item].DeepCopy(), b.addresses[item].DeepCopy()
 	switch kind {
 	case deleteClaim:
-		return b.w.plain.Delete(ctx, b.claims[item].DeepCopy())
+		return b.w.plainUser.Delete(ctx, claim)
 	case deleteAddress:
-		return b.w.plain.Delete(ctx, b.address(item))
+		return b.w.plain.Delete(ctx, address, client.Preconditions{UID: &address.UID})
 	case finalizeAddress:
-		return b.w.plain.Patch(ctx, b.address(item), release)
+		b.indexes.set(claim.Name, false)
+		return b.w.plain.Patch(ctx, address, client.RawPatch(types.JSONPatchType, fmt.Appendf(nil,
+			`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers","value":[%q]},{"op":"replace","path":"/metadata/finalizers","value":[]}]`,
+			address.UID, ipamv1.IPAddressFinalizer)))
 	case finalizeClaim:
-		return b.w.plain.Patch(ctx, b.claims[item].DeepCopy(), release)
+		return b.w.plain.Patch(ctx, claim, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":null,"uid":%q}}`, claim.UID)))
 	default:
-		return b.report(ctx, item)
+		return b.report(ctx, b.w.plain)
 	}
 }

@@ -26,7 +26,7 @@ type faults struct {
 }
 
 // look reads all claims and addresses.
-func (w *world) look(ctx context.Context) (faults, error) {
+func (w *testEnv) look(ctx context.Context) (faults, error) {
 	claims, addresses := &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{}
 	in := client.InNamespace(namespace)
 	if err := errors.Join(w.user.List(ctx, claims, in), w.user.List(ctx, addresses, in)); err != nil {
@@ -71,7 +71,7 @@ func (w *world) look(ctx context.Context) (faults, error) {
 }
 
 // verifyServed checks that so many claims have an address of their own, and that nothing else has one.
-func (w *world) verifyServed(ctx context.Context, want int) error {
+func (w *testEnv) verifyServed(ctx context.Context, want int) error {
 	f, err := w.look(ctx)
 	if err != nil {
 		return err

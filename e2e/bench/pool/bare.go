@@ -26,7 +26,7 @@ const (
 )
 
 // bareFill are the writes of a fill, per cluster in the order in which a fill does them.
-func (w *world) bareFill(size int, writes map[bench.Kind]int) bench.Bare {
+func (w *testEnv) bareFill(size int, writes map[bench.Kind]int) bench.Bare {
 	return bench.Bare{
 		Writers: writers, Items: size, Writes: writes,
 		Order: []bench.Kind{
@@ -43,7 +43,7 @@ func (w *world) bareFill(size int, writes map[bench.Kind]int) bench.Bare {
 }
 
 // bareWrite does one write of a fill. No two of them are the same, so that the API server has to store each.
-func (w *world) bareWrite(ctx context.Context, kind bench.Kind, item, n int) error {
+func (w *testEnv) bareWrite(ctx context.Context, kind bench.Kind, item, n int) error {
 	name := fmt.Sprintf("%s-%05d", barePool, item)
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}}
 	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: filledPool}}

@@ -23,7 +23,7 @@ import (
 
 // bareClaims does what serving claims comes to without an operator, and says how long each takes when all begin at once: a claim is created, names its
 // cluster, is recorded there, its subject gets the Role and the RoleBinding that the operator would write, and it says so. There is no other load meanwhile. The pool's clusters are free.
-func (w *world) bareClaims(ctx context.Context, pool string) ([]time.Duration, error) {
+func (w *testEnv) bareClaims(ctx context.Context, pool string) ([]time.Duration, error) {
 	operator, err := w.asOperator()
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (w *world) bareClaims(ctx context.Context, pool string) ([]time.Duration, e
 }
 
 // asOperator makes a client with the operator's name and rights: only the operator may assign a cluster to a claim.
-func (w *world) asOperator() (client.Client, error) {
+func (w *testEnv) asOperator() (client.Client, error) {
 	config := rest.CopyConfig(w.Admin)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:muster-pool-operator:pool-operator",
@@ -77,7 +77,7 @@ type rights struct {
 }
 
 // rightsOf reads what the operator wrote for the claim of a cluster.
-func (w *world) rightsOf(ctx context.Context, cluster string) (rights, error) {
+func (w *testEnv) rightsOf(ctx context.Context, cluster string) (rights, error) {
 	out, key := rights{cluster: cluster}, client.ObjectKey{Namespace: cluster, Name: hivev1.ClaimOwnerRoleName}
 	return out, errors.Join(w.user.Get(ctx, key, &out.role), w.user.Get(ctx, key, &out.binding))
 }
@@ -98,7 +98,7 @@ func (r rights) of(cd *hivev1.ClusterDeployment) []client.Object {
 	return []client.Object{role, binding}
 }
 
-func (w *world) bareClaim(ctx context.Context, operator client.Client, rights rights, pool, cluster string) error {
+func (w *testEnv) bareClaim(ctx context.Context, operator client.Client, rights rights, pool, cluster string) error {
 	claim := newClaim("bare-"+cluster, pool)
 	if err := w.user.Create(ctx, claim); err != nil {
 		return err
@@ -141,7 +141,7 @@ func bareCondition(kind, status, reason, at string) map[string]any {
 }
 
 // latenciesBesideBare stops the operator and records how long claims take without it, for comparison with how long they waited.
-func (w *world) latenciesBesideBare(ctx context.Context, pool string, waited []time.Duration) error {
+func (w *testEnv) latenciesBesideBare(ctx context.Context, pool string, waited []time.Duration) error {
 	w.StopOperator()
 	bare, err := w.bareClaims(ctx, pool)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 
 // claimChurn claims clusters at a steady pace, works with each for a while and gives it back.
 func claimChurn(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, standInInstalls)
+	w, err := newTestEnv(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func claimChurn(ctx context.Context, r *bench.Run) error {
 }
 
 // churn makes n claims at a steady pace, on one pool after the other.
-func (w *world) churn(ctx context.Context, pools []*hivev1.ClusterPool, n int) ([]time.Duration, error) {
+func (w *testEnv) churn(ctx context.Context, pools []*hivev1.ClusterPool, n int) ([]time.Duration, error) {
 	waited, errs := make([]time.Duration, n), make([]error, n)
 	var wait sync.WaitGroup
 	tick := time.NewTicker(churnEvery)
@@ -83,7 +83,7 @@ func (w *world) churn(ctx context.Context, pools []*hivev1.ClusterPool, n int) (
 }
 
 // live is the life of a claim: it is created, served, held and deleted. It returns how long it waited.
-func (w *world) live(ctx context.Context, name, pool string) (time.Duration, error) {
+func (w *testEnv) live(ctx context.Context, name, pool string) (time.Duration, error) {
 	c := claimed{name: name, created: time.Now()}
 	claim := newClaim(name, pool)
 	if err := w.user.Create(ctx, claim); err != nil {
@@ -105,7 +105,7 @@ func (w *world) live(ctx context.Context, name, pool string) (time.Duration, err
 }
 
 // untilReturned waits until no claim is left and the pools are as they were, namespaces included.
-func (w *world) untilReturned(ctx context.Context, pools []*hivev1.ClusterPool) error {
+func (w *testEnv) untilReturned(ctx context.Context, pools []*hivev1.ClusterPool) error {
 	return w.Await(ctx, patience, func() string {
 		claims, namespaces := &hivev1.ClusterClaimList{}, &metav1.PartialObjectMetadataList{}
 		namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))

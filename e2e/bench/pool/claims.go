@@ -25,7 +25,7 @@ type claimed struct {
 
 // claimAtOnce creates claims on a pool at once, each by a writer of its own, and waits until all are served. It returns how long each waited: from
 // before its creation was sent until a watch showed it served.
-func (w *world) claimAtOnce(ctx context.Context, pool, prefix string, n int) ([]time.Duration, error) {
+func (w *testEnv) claimAtOnce(ctx context.Context, pool, prefix string, n int) ([]time.Duration, error) {
 	claims := make([]claimed, n)
 	errs := make([]error, n)
 	var wait sync.WaitGroup
@@ -49,7 +49,7 @@ func (w *world) claimAtOnce(ctx context.Context, pool, prefix string, n int) ([]
 	return waited, nil
 }
 
-func (w *world) untilServed(ctx context.Context, claims []claimed) error {
+func (w *testEnv) untilServed(ctx context.Context, claims []claimed) error {
 	return w.Await(ctx, patience, func() string {
 		for _, c := range claims {
 			if w.servedAt(c.name).IsZero() {
@@ -60,14 +60,14 @@ func (w *world) untilServed(ctx context.Context, claims []claimed) error {
 	})
 }
 
-func (w *world) servedAt(claim string) time.Time {
+func (w *testEnv) servedAt(claim string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.served[claim]
 }
 
 // verifyClaims checks, as the API server has it, that each claim has a cluster of its own that says so, and that its subject has rights there.
-func (w *world) verifyClaims(ctx context.Context, want int) error {
+func (w *testEnv) verifyClaims(ctx context.Context, want int) error {
 	claims, clusters := &hivev1.ClusterClaimList{}, &hivev1.ClusterDeploymentList{}
 	if err := errors.Join(w.user.List(ctx, claims, client.InNamespace(namespace)), w.user.List(ctx, clusters)); err != nil {
 		return err
@@ -118,7 +118,7 @@ func forRights(kind bench.Kind) bool {
 
 // claims50BesideFill claims all clusters of a pool at once while another one fills.
 func claims50BesideFill(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, standInInstalls)
+	w, err := newTestEnv(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func claims50BesideFill(ctx context.Context, r *bench.Run) error {
 }
 
 // begin creates pools and waits until each has begun to fill.
-func (w *world) begin(ctx context.Context, pools ...*hivev1.ClusterPool) error {
+func (w *testEnv) begin(ctx context.Context, pools ...*hivev1.ClusterPool) error {
 	for _, pool := range pools {
 		if err := w.user.Create(ctx, pool); err != nil {
 			return fmt.Errorf("creating a pool: %w", err)
@@ -186,7 +186,7 @@ func (w *world) begin(ctx context.Context, pools ...*hivev1.ClusterPool) error {
 
 // claimsBesideFills claims the clusters of a small pool while five, then twenty others fill.
 func claimsBesideFills(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, standInInstalls)
+	w, err := newTestEnv(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func Benchmarks() []bench.Benchmark {
 
 // fill100 fills an empty pool with a stand-in installer that installs at once.
 func fill100(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, standInInstalls)
+	w, err := newTestEnv(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func fill100(ctx context.Context, r *bench.Run) error {
 }
 
 // verifyFill checks that there are as many clusters as were asked for, each in a namespace of its own and under a name of its own.
-func (w *world) verifyFill(ctx context.Context, pool string, size int) error {
+func (w *testEnv) verifyFill(ctx context.Context, pool string, size int) error {
 	clusters := w.clusters(ctx, pool)
 	names := map[string]bool{}
 	for i := range clusters {
@@ -95,14 +95,14 @@ func (w *world) verifyFill(ctx context.Context, pool string, size int) error {
 }
 
 // describe lists the operator's requests.
-func (w *world) describe(done bench.Requests) {
+func (w *testEnv) describe(done bench.Requests) {
 	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
 	w.Note("its reads: %s", bench.Describe(done.Reads()))
 	w.Note("apart: %s", bench.Describe(done.Apart()))
 }
 
 // usage records what the operator's process has used since its start.
-func (w *world) usage() error {
+func (w *testEnv) usage() error {
 	u, err := w.Usage()
 	if err != nil {
 		return err

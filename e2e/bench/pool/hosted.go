@@ -32,7 +32,7 @@ func newHostedPool(name string, size, running int) *hivev1.ClusterPool {
 
 // hostedClaim claims real clusters that run, one after the other, and works with the kubeconfig of each as the claim's subject.
 func hostedClaim(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, nobodyInstalls)
+	w, err := newTestEnv(ctx, r, nobodyInstalls)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func hostedClaim(ctx context.Context, r *bench.Run) error {
 }
 
 // claimToVersion creates a claim and returns how long it took until the cluster's own kubeconfig answered. The claim is brought up to date.
-func (w *world) claimToVersion(ctx context.Context, claim *hivev1.ClusterClaim) (time.Duration, error) {
+func (w *testEnv) claimToVersion(ctx context.Context, claim *hivev1.ClusterClaim) (time.Duration, error) {
 	started := time.Now()
 	if err := w.user.Create(ctx, claim); err != nil {
 		return 0, fmt.Errorf("creating a claim: %w", err)
@@ -95,7 +95,7 @@ func (w *world) claimToVersion(ctx context.Context, claim *hivev1.ClusterClaim) 
 }
 
 // enter makes a client of a claimed cluster, with what the claim's subject may read.
-func (w *world) enter(ctx context.Context, cluster string) (*kubernetes.Clientset, error) {
+func (w *testEnv) enter(ctx context.Context, cluster string) (*kubernetes.Clientset, error) {
 	config := rest.CopyConfig(w.Admin)
 	config.Impersonate = rest.ImpersonationConfig{UserName: subject, Groups: []string{"system:authenticated"}}
 	as, err := client.New(config, client.Options{Scheme: w.user.Scheme(), Mapper: w.user.RESTMapper()})
@@ -115,7 +115,7 @@ func (w *world) enter(ctx context.Context, cluster string) (*kubernetes.Clientse
 
 // hostedResume puts a claimed cluster to sleep and wakes it, again and again.
 func hostedResume(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, nobodyInstalls)
+	w, err := newTestEnv(ctx, r, nobodyInstalls)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func hostedResume(ctx context.Context, r *bench.Run) error {
 }
 
 // resume puts a cluster to sleep, wakes it and returns how long it took until /readyz answered.
-func (w *world) resume(ctx context.Context, cluster string, inside *kubernetes.Clientset) (time.Duration, error) {
+func (w *testEnv) resume(ctx context.Context, cluster string, inside *kubernetes.Clientset) (time.Duration, error) {
 	if err := w.setPower(ctx, cluster, hivev1.PowerStateHibernating); err != nil {
 		return 0, err
 	}
@@ -191,7 +191,7 @@ func (w *world) resume(ctx context.Context, cluster string, inside *kubernetes.C
 	return took, nil
 }
 
-func (w *world) setPower(ctx context.Context, cluster string, power hivev1.PowerState) error {
+func (w *testEnv) setPower(ctx context.Context, cluster string, power hivev1.PowerState) error {
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: cluster}}
 	if err := mergePatch(ctx, w.user, cd, map[string]any{"spec": map[string]any{"powerState": power}}); err != nil {
 		return fmt.Errorf("changing the power state of cluster %s: %w", cluster, err)

@@ -20,7 +20,7 @@ import (
 
 // running0to50to0 lets half of a pool's clusters run, and none again.
 func running0to50to0(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, standInInstalls)
+	w, err := newTestEnv(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func running0to50to0(ctx context.Context, r *bench.Run) error {
 }
 
 // verifyOldestRun checks that the clusters that run are the oldest.
-func (w *world) verifyOldestRun(ctx context.Context, pool string, want int) error {
+func (w *testEnv) verifyOldestRun(ctx context.Context, pool string, want int) error {
 	var youngest, oldest time.Time // of those that run, and of those that sleep
 	clusters := w.clusters(ctx, pool)
 	running := 0
@@ -90,7 +90,7 @@ func (w *world) verifyOldestRun(ctx context.Context, pool string, want int) erro
 
 // steady20x50 leaves full pools alone for a minute, except that every cluster's installer writes to it once.
 func steady20x50(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r, standInInstalls)
+	w, err := newTestEnv(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func steady20x50(ctx context.Context, r *bench.Run) error {
 }
 
 // touchAll lets the installer write to every cluster once.
-func (w *world) touchAll(ctx context.Context) error {
+func (w *testEnv) touchAll(ctx context.Context) error {
 	clusters := w.clusters(ctx, "")
 	var (
 		next atomic.Int64

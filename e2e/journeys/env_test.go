@@ -45,27 +45,27 @@ type session struct {
 	namespace string
 }
 
-// world is a namespace of its own for one journey, seen by an administrator. It is emptied at the journey's end.
-type world struct {
+// testEnv is a namespace of its own for one journey, seen by an administrator. It is emptied at the journey's end.
+type testEnv struct {
 	session
 }
 
-// newWorld lets the journey go beside the others: most of the time it waits for control planes to start and to end.
-func newWorld(t *testing.T) *world {
+// newTestEnv lets the journey go beside the others: most of the time it waits for control planes to start and to end.
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	if !testing.Short() {
 		t.Parallel()
 	}
-	return newWorldAlone(t)
+	return newTestEnvAlone(t)
 }
 
-// newWorldAlone is for a journey that disturbs the others. Those begin when it is over.
-func newWorldAlone(t *testing.T) *world {
+// newTestEnvAlone is for a journey that disturbs the others. Those begin when it is over.
+func newTestEnvAlone(t *testing.T) *testEnv {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a cluster in which Muster runs")
 	}
-	w := &world{session{t: t, ctx: t.Context(), admin: newClient(t, administrator)}}
+	w := &testEnv{session{t: t, ctx: t.Context(), admin: newClient(t, administrator)}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "journey-"}}
 	require.NoError(t, w.admin.Create(w.ctx, namespace))
 	w.namespace = namespace.Name

@@ -44,15 +44,15 @@ type site struct {
 	postgres *exec.Cmd
 }
 
-// wish is the configuration of a site.
-type wish struct {
+// siteConfig is the configuration of a site.
+type siteConfig struct {
 	kube, postgres bool
 	// arguments are flags of the service beside the usual ones.
 	arguments []string
 }
 
 // startSite starts a service on an empty database, with one infra-env.
-func startSite(ctx context.Context, with wish) (*site, error) {
+func startSite(ctx context.Context, with siteConfig) (*site, error) {
 	dir, err := os.MkdirTemp("", "muster-bench-agent-")
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func startSite(ctx context.Context, with wish) (*site, error) {
 	return s, nil
 }
 
-func (s *site) make(ctx context.Context, with wish) error {
+func (s *site) make(ctx context.Context, with siteConfig) error {
 	listen, err := porttest.Find()
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *site) make(ctx context.Context, with wish) error {
 		}
 	}
 	s.arguments = append([]string{
-		"-listen=127.0.0.1:" + listen, "-base-url=" + s.url, "-metrics-bind-address=127.0.0.1:" + metrics, "-database=" + database, "-token-key=" + filepath.Join(s.dir, "a.key"), "-log-level=error",
+		"-listen=127.0.0.1:" + listen, "-base-url=" + s.url, "-metrics-bind-address=127.0.0.1:" + metrics, "-database=" + database, "-token-key=" + filepath.Join(s.dir, "a.key"), "-live-image-cache=" + filepath.Join(s.dir, "live-images"), "-log-level=error",
 	}, with.arguments...)
 	if !with.kube {
 		if err := s.start(ctx); err != nil {
@@ -266,8 +266,8 @@ func await(ctx context.Context, limit time.Duration, missing func() (string, err
 	}
 }
 
-// told is when a machine got instructions.
-type told struct {
+// instructed is when a machine got instructions.
+type instructed struct {
 	Host  string        `json:"host"`
 	At    int64         `json:"at"`
 	Took  time.Duration `json:"took"`
@@ -275,15 +275,15 @@ type told struct {
 }
 
 // read reads a trace; a line that is being written is left out.
-func read(path string) ([]told, error) {
+func read(path string) ([]instructed, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	var all []told
+	var all []instructed
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		var t told
+		var t instructed
 		if json.Unmarshal(lines.Bytes(), &t) == nil {
 			all = append(all, t)
 		}

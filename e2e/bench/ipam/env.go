@@ -22,6 +22,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/e2e/bench"
+	"github.com/muster-io/muster/e2e/environment"
 )
 
 const (
@@ -35,23 +36,26 @@ const (
 	clients = 50
 )
 
-// world is what a workload of claims happens in.
-type world struct {
+// testEnv is what a workload of claims happens in.
+type testEnv struct {
 	*bench.Run
-	// user is a client of its own, for what users write; plain is another one for bare writes, with its count.
-	user, plain client.Client
-	plainCount  *bench.Counter
+	// user is a client of its own, for what users write.
+	user client.Client
+	// plainUser and plain do the bare writes of users and of the operator, which has its own identity: the API server authorizes an administrator without
+	// looking at roles, and limits no administrator's requests.
+	plainUser, plain client.Client
+	plainCount       *bench.Counter
 
-	mu     sync.Mutex
-	served map[string]time.Time     // by name of the claim: when a watch showed that it has its address
-	told   map[string]bool          // claims whose condition says why they have none
-	expect map[string]chan struct{} // closed when the claim is seen to be served
-	sent   []time.Time              // when each claim of a churn was created
+	mu        sync.Mutex
+	served    map[string]time.Time     // by name of the claim: when a watch showed that it has its address
+	explained map[string]bool          // claims whose condition says why they have none
+	expect    map[string]chan struct{} // closed when the claim is seen to be served
+	sent      []time.Time              // when each claim of a churn was created
 }
 
-// newWorld prepares the namespace and a watch of claims, which ends with the context.
-func newWorld(ctx context.Context, r *bench.Run) (*world, error) {
-	w := &world{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, told: map[string]bool{}, expect: map[string]chan struct{}{}}
+// newTestEnv prepares the namespace and a watch of claims, which ends with the context.
+func newTestEnv(ctx context.Context, r *bench.Run) (*testEnv, error) {
+	w := &testEnv{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, explained: map[string]bool{}, expect: map[string]chan struct{}{}}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making a scheme: %w", err)
@@ -60,10 +64,18 @@ func newWorld(ctx context.Context, r *bench.Run) (*world, error) {
 	if w.user, err = client.New(r.Admin, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	counted := rest.CopyConfig(r.Admin)
-	counted.Wrap(w.plainCount.Wrap)
-	if w.plain, err = client.New(counted, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	if w.plainUser, err = w.counted(rest.CopyConfig(r.Admin), scheme); err != nil {
+		return nil, err
+	}
+	operator := environment.IPAMOperator()
+	token, err := environment.Token(ctx, r.Admin, operator.Namespace, operator.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	own := rest.AnonymousClientConfig(r.Admin)
+	own.BearerToken = token
+	if w.plain, err = w.counted(own, scheme); err != nil {
+		return nil, err
 	}
 	if err := w.user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return nil, fmt.Errorf("creating the namespace: %w", err)
@@ -74,8 +86,18 @@ func newWorld(ctx context.Context, r *bench.Run) (*world, error) {
 	return w, w.watchClaims(ctx, scheme)
 }
 
+// counted returns a client whose requests are counted.
+func (w *testEnv) counted(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
+	config.Wrap(w.plainCount.Wrap)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return c, nil
+}
+
 // untilAdmitted waits until the API server takes claims: for a few seconds after a kind was defined, its admission policies do not know it.
-func (w *world) untilAdmitted(ctx context.Context) error {
+func (w *testEnv) untilAdmitted(ctx context.Context) error {
 	return w.Await(ctx, patience, func() string {
 		if err := w.user.Create(ctx, newClaim("probe", "none"), client.DryRunAll); err != nil {
 			return err.Error()
@@ -85,7 +107,7 @@ func (w *world) untilAdmitted(ctx context.Context) error {
 }
 
 // watchClaims notes when a claim is seen to have its address, and when its condition says that it has none.
-func (w *world) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
+func (w *testEnv) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
 	claims, err := cache.New(w.Admin, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
 	if err != nil {
 		return fmt.Errorf("preparing to watch claims: %w", err)
@@ -109,7 +131,7 @@ func (w *world) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
 				}
 			}
 		}
-		w.told[claim.Name] = claim.Status.ErrorMessage != nil
+		w.explained[claim.Name] = claim.Status.ErrorMessage != nil
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }}); err != nil {
 		return fmt.Errorf("watching claims: %w", err)
@@ -122,7 +144,7 @@ func (w *world) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
 }
 
 // pool creates a pool and waits until the operator has taken it over.
-func (w *world) pool(ctx context.Context, name string, ranges ...ipamv1.Pool) (*ipamv1.IPPool, error) {
+func (w *testEnv) pool(ctx context.Context, name string, ranges ...ipamv1.Pool) (*ipamv1.IPPool, error) {
 	pool := &ipamv1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: ipamv1.IPPoolSpec{
@@ -161,7 +183,7 @@ func newClaim(name, pool string) *ipamv1.IPClaim {
 }
 
 // claim creates claims by many clients and returns when each creation was sent. Names are prefix-0, prefix-1 and so on.
-func (w *world) claim(ctx context.Context, prefix, pool string, n int) (map[string]time.Time, error) {
+func (w *testEnv) claim(ctx context.Context, prefix, pool string, n int) (map[string]time.Time, error) {
 	var mu sync.Mutex
 	sent := make(map[string]time.Time, n)
 	err := inParallel(n, clients, func(i int) error {
@@ -179,7 +201,7 @@ func (w *world) claim(ctx context.Context, prefix, pool string, n int) (map[stri
 }
 
 // untilServed waits until a watch has shown an address at each claim.
-func (w *world) untilServed(ctx context.Context, claims map[string]time.Time) error {
+func (w *testEnv) untilServed(ctx context.Context, claims map[string]time.Time) error {
 	return w.Await(ctx, patience, func() string {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -191,7 +213,7 @@ func (w *world) untilServed(ctx context.Context, claims map[string]time.Time) er
 }
 
 // unserved counts the claims that were not seen to be served. The caller has the lock.
-func (w *world) unserved(claims map[string]time.Time) (waiting int) {
+func (w *testEnv) unserved(claims map[string]time.Time) (waiting int) {
 	for name := range claims {
 		if w.served[name].IsZero() {
 			waiting++
@@ -201,7 +223,7 @@ func (w *world) unserved(claims map[string]time.Time) (waiting int) {
 }
 
 // waited tells how long each claim waited since it was sent, or since a later time.
-func (w *world) waited(claims map[string]time.Time, since time.Time) (out []time.Duration) {
+func (w *testEnv) waited(claims map[string]time.Time, since time.Time) (out []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, sent := range claims {
@@ -237,13 +259,14 @@ func inParallel(n, workers int, do func(i int) error) error {
 }
 
 // describe lists the operator's requests.
-func (w *world) describe(done bench.Requests) {
+func (w *testEnv) describe(done bench.Requests) {
 	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
+	w.Note("operator's reads: %s", bench.Describe(done.Reads()))
 	w.Note("apart: %s", bench.Describe(done.Apart()))
 }
 
 // usage records what the operator's process has used since its start.
-func (w *world) usage() error {
+func (w *testEnv) usage() error {
 	u, err := w.Usage()
 	if err != nil {
 		return err

@@ -43,8 +43,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// world is what a workload of pools happens in.
-type world struct {
+// testEnv is what a workload of pools happens in.
+type testEnv struct {
 	*bench.Run
 	// user is a client of its own, for what users write; plain is another one for bare writes, with its count.
 	user, plain client.Client
@@ -58,9 +58,9 @@ type world struct {
 	served map[string]time.Time
 }
 
-// newWorld prepares what pools need and starts the stand-in installer, if one is needed. Close ends it.
-func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
-	w := &world{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, ended: make(chan struct{})}
+// newTestEnv prepares what pools need and starts the stand-in installer, if one is needed. Close ends it.
+func newTestEnv(ctx context.Context, r *bench.Run, who installs) (*testEnv, error) {
+	w := &testEnv{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, ended: make(chan struct{})}
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -96,13 +96,13 @@ func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
 }
 
 // close ends the stand-in installer. It may be called again.
-func (w *world) close() {
+func (w *testEnv) close() {
 	w.stop()
 	<-w.ended
 }
 
 // prepare creates what pools refer to.
-func (w *world) prepare(ctx context.Context) error {
+func (w *testEnv) prepare(ctx context.Context) error {
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "registry.example.com/release:1"}},
@@ -136,7 +136,7 @@ func newPool(name string, size, running int) *hivev1.ClusterPool {
 }
 
 // clusters returns the clusters of a pool, or of all pools, from the stand-in's cache. They are not to be changed.
-func (w *world) clusters(ctx context.Context, pool string) []hivev1.ClusterDeployment {
+func (w *testEnv) clusters(ctx context.Context, pool string) []hivev1.ClusterDeployment {
 	list := &hivev1.ClusterDeploymentList{}
 	options := []client.ListOption{client.UnsafeDisableDeepCopy}
 	if pool != "" {
@@ -149,7 +149,7 @@ func (w *world) clusters(ctx context.Context, pool string) []hivev1.ClusterDeplo
 }
 
 // count counts the unclaimed clusters of a pool that are installed, and how many of them run.
-func (w *world) count(ctx context.Context, pool string) (installed, running int) {
+func (w *testEnv) count(ctx context.Context, pool string) (installed, running int) {
 	clusters := w.clusters(ctx, pool)
 	for i := range clusters {
 		cd := &clusters[i]
@@ -165,7 +165,7 @@ func (w *world) count(ctx context.Context, pool string) (installed, running int)
 }
 
 // untilFilled waits until pools have as many installed clusters, and as many that run, as their specs say.
-func (w *world) untilFilled(ctx context.Context, pools ...*hivev1.ClusterPool) error {
+func (w *testEnv) untilFilled(ctx context.Context, pools ...*hivev1.ClusterPool) error {
 	return w.Await(ctx, patience, func() string {
 		for _, pool := range pools {
 			installed, running := w.count(ctx, pool.Name)
@@ -178,7 +178,7 @@ func (w *world) untilFilled(ctx context.Context, pools ...*hivev1.ClusterPool) e
 }
 
 // fill creates pools and waits until they are filled and the operator has nothing more to say about it.
-func (w *world) fill(ctx context.Context, pools ...*hivev1.ClusterPool) (bench.Requests, error) {
+func (w *testEnv) fill(ctx context.Context, pools ...*hivev1.ClusterPool) (bench.Requests, error) {
 	for _, pool := range pools {
 		if err := w.user.Create(ctx, pool); err != nil {
 			return nil, fmt.Errorf("creating a pool: %w", err)
@@ -191,7 +191,7 @@ func (w *world) fill(ctx context.Context, pools ...*hivev1.ClusterPool) (bench.R
 }
 
 // watchClaims notes when a claim is seen to be served: it has a running cluster.
-func (w *world) watchClaims(ctx context.Context) error {
+func (w *testEnv) watchClaims(ctx context.Context) error {
 	informer, err := w.manager.GetCache().GetInformer(ctx, &hivev1.ClusterClaim{})
 	if err != nil {
 		return fmt.Errorf("watching claims: %w", err)

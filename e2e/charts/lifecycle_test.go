@@ -1,0 +1,165 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/release"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/e2e/chart"
+	"github.com/muster-io/muster/e2e/environment/environmenttest"
+	"github.com/muster-io/muster/e2e/leftovers"
+)
+
+const (
+	platform = "platform"
+	// later is the version of an upgrade.
+	later = "v0.2.0"
+	// patience is for the garbage collector, on a machine that runs other tests.
+	patience = time.Minute
+)
+
+// helm is Helm for a namespace of a cluster that has neither a chart nor a kind of ours.
+type helm struct {
+	*testing.T
+	client.Client
+	config *rest.Config
+	cfg    *action.Configuration
+}
+
+func newHelm(t *testing.T) helm {
+	t.Helper()
+	plane, config := environmenttest.ControlPlane(t)
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = new(plane.Kubeconfig()), new(platform)
+	cfg := &action.Configuration{}
+	require.NoError(t, cfg.Init(flags, platform, "secret", t.Logf))
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	return helm{t, c, config, cfg}
+}
+
+// install installs the chart of an operator with a value.
+func (h helm) install(operator string) {
+	h.Helper()
+	dir := h.TempDir()
+	require.NoError(h, chart.Write(dir, operator, version))
+	loaded, err := loader.Load(filepath.Join(dir, operator))
+	require.NoError(h, err)
+	install := action.NewInstall(h.cfg)
+	install.ReleaseName, install.Namespace, install.CreateNamespace = operator, platform, true
+	installed, err := install.RunWithContext(h.Context(), loaded, map[string]any{"logLevel": "debug"})
+	require.NoError(h, err)
+	assert.Equal(h, release.StatusDeployed, installed.Info.Status)
+}
+
+func (h helm) upgrade(operator string) {
+	h.Helper()
+	dir := h.TempDir()
+	require.NoError(h, chart.Write(dir, operator, later))
+	loaded, err := loader.Load(filepath.Join(dir, operator))
+	require.NoError(h, err)
+	upgrade := action.NewUpgrade(h.cfg)
+	upgrade.Namespace, upgrade.ReuseValues = platform, true
+	upgraded, err := upgrade.RunWithContext(h.Context(), operator, loaded, map[string]any{"replicas": 3})
+	require.NoError(h, err)
+	assert.Equal(h, 2, upgraded.Version)
+}
+
+// deployment is that of an operator.
+func (h helm) deployment(operator string) *unstructured.Unstructured {
+	h.Helper()
+	d := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}}
+	require.NoError(h, h.Get(h.Context(), client.ObjectKey{Namespace: platform, Name: operator}, d))
+	return d
+}
+
+// kinds are the UIDs of the custom resource definitions, by name.
+func (h helm) kinds() map[string]types.UID {
+	h.Helper()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	require.NoError(h, h.List(h.Context(), list))
+	out := map[string]types.UID{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = list.Items[i].UID
+	}
+	return out
+}
+
+// kept is what stays when all releases are gone: the kinds, and what Kubernetes keeps for them and for the namespace.
+func kept(name string) bool {
+	for _, prefix := range []string{
+		"customresourcedefinitions.", "apiservices.", "namespaces " + platform, "serviceaccounts " + platform + "/default", "configmaps " + platform + "/kube-root-ca.crt",
+	} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Helm installs all operators into one namespace, upgrades them with the values that they have, and removes them. Kinds stay, with their objects.
+func TestHelmInstallsUpgradesAndRemoves(t *testing.T) {
+	h := newHelm(t)
+	before, err := leftovers.List(t.Context(), h.config)
+	require.NoError(t, err)
+	for _, operator := range chart.Operators() {
+		h.install(operator)
+	}
+	kinds := h.kinds()
+	assert.Contains(t, kinds, "clusterpools.hive.openshift.io")
+	pool := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "ipam.metal3.io/v1alpha1", "kind": "IPPool", "metadata": map[string]any{"namespace": platform, "name": "rack"},
+		"spec": map[string]any{"namePrefix": "rack", "prefix": int64(24), "pools": []any{map[string]any{"start": "192.0.2.10", "end": "192.0.2.20"}}},
+	}}
+	require.NoError(t, h.Create(t.Context(), pool))
+	for _, operator := range chart.Operators() {
+		first := h.deployment(operator)
+		h.upgrade(operator)
+		d := h.deployment(operator)
+		assert.Equal(t, first.GetUID(), d.GetUID(), "it is changed, not made anew")
+		replicas, _, err := unstructured.NestedInt64(d.Object, "spec", "replicas")
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, replicas)
+		containers, _, err := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
+		require.NoError(t, err)
+		container := containers[0].(map[string]any)
+		assert.Equal(t, "ghcr.io/muster-io/"+operator+":"+later, container["image"])
+		assert.Contains(t, container["args"], "--log-level=debug", "values of the installation are kept")
+	}
+	for _, operator := range chart.Operators() {
+		_, err := action.NewUninstall(h.cfg).Run(operator)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, kinds, h.kinds(), "kinds stay")
+	require.NoError(t, h.Get(t.Context(), client.ObjectKeyFromObject(pool), pool), "objects stay")
+	require.NoError(t, h.Delete(t.Context(), pool))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		now, err := leftovers.List(t.Context(), h.config)
+		require.NoError(c, err)
+		var left []string
+		for _, name := range leftovers.Of(before, now) {
+			if !kept(name) {
+				left = append(left, name)
+			}
+		}
+		assert.Empty(c, left)
+	}, patience, 500*time.Millisecond)
+}

@@ -1,0 +1,137 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall_test
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/estate"
+	"github.com/muster-io/muster/e2e/leftovers"
+)
+
+// Operators that run are removed one after the other with all objects of their users, and each kind that they share with the last operator that uses it. Each
+// finalizes its own objects; the others, and theirs, go on. Nothing is left.
+func TestOperatorsAreRemovedUntilNothingIsLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Bare: true, UnsafeNoFsync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
+	config, err := environment.Config(local)
+	require.NoError(t, err)
+	before, err := leftovers.List(t.Context(), config)
+	require.NoError(t, err)
+
+	apply(t, config, "deploy/overlays/production")
+	c := estate.New(t, local)
+	c.StartOperators("")
+	for _, operator := range []environment.Operator{environment.DiscoveryOperator(), environment.AgentService()} {
+		require.NoError(t, local.StartOperator(t.Context(), operator))
+	}
+	c.Fill()
+	addMachines(c)
+	addHostedCluster(c)
+
+	remove(t, local, "discovery-operator", "hosts")
+	local.StopOperator("discovery-operator")
+	claims := &ipamv1.IPClaimList{}
+	require.NoError(t, c.List(t.Context(), claims))
+	assert.Len(t, claims.Items, 3, "what others have")
+	remove(t, local, "agent-service")
+	local.StopOperator("agent-service")
+	remove(t, local, "pool-operator", "clusters", "machine-pool")
+	local.StopOperator("pool-operator")
+	remove(t, local, "ipam-operator")
+	local.StopOperator("ipam-operator")
+	require.NoError(t, c.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: estate.Team}}))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		now, err := leftovers.List(t.Context(), config)
+		require.NoError(collect, err)
+		assert.Empty(collect, leftovers.Of(before, now), "objects that are left")
+	}, 2*patience, 10*interval)
+}
+
+// remove removes operators, or sets of kinds, with their objects.
+func remove(t *testing.T, local *environment.Local, names ...string) {
+	t.Helper()
+	script, err := checkout.Path("hack", "uninstall")
+	require.NoError(t, err)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), script, append([]string{"--delete-objects", "--timeout", "120"}, names...)...)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+local.Kubeconfig())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for line := range strings.Lines(string(out)) {
+		t.Log(strings.TrimSpace(line))
+	}
+}
+
+// addMachines has the team discover hosts, and keep an image and a cluster that waits for machines.
+func addMachines(c *estate.Cluster) {
+	c.Helper()
+	discovery := &metal3v1.BareMetalHostDiscovery{ObjectMeta: estate.Named("rack")}
+	discovery.Spec.ResourceNameTemplate = metal3v1.ResourceNameTemplate{Prefix: "rack-", HardwareDetails: metal3v1.DetailSerialNumber}
+	c.Make(discovery)
+	c.Make(&corev1.Secret{
+		ObjectMeta: estate.Named("pull"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+	})
+	env := &agentv1.InfraEnv{ObjectMeta: estate.Named("rack")}
+	env.Spec.PullSecretRef.Name = "pull"
+	c.Make(env)
+	c.Make(&hivev1.ClusterDeployment{ObjectMeta: estate.Named("metal"), Spec: hivev1.ClusterDeploymentSpec{
+		ClusterName: "metal", BaseDomain: "example.org", PullSecretRef: &hivev1.LocalObjectReference{Name: "pull"},
+		Platform: hivev1.Platform{AgentBareMetal: &hivev1.AgentBareMetalPlatform{}},
+		ClusterInstallRef: &hivev1.ClusterInstallLocalReference{
+			Group: hiveextv1.GroupVersion.Group, Version: hiveextv1.GroupVersion.Version, Kind: "AgentClusterInstall", Name: "metal",
+		},
+	}})
+	c.Make(&hiveextv1.AgentClusterInstall{ObjectMeta: estate.Named("metal"), Spec: hiveextv1.AgentClusterInstallSpec{
+		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "metal"}, ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 1},
+		Networking: hiveextv1.Networking{MachineNetwork: []hiveextv1.MachineNetworkEntry{{CIDR: "10.0.0.0/8"}}, UserManagedNetworking: new(true)},
+	}})
+	require.EventuallyWithT(c, func(collect *assert.CollectT) {
+		hosts := &metal3v1.BareMetalHostList{}
+		require.NoError(collect, c.List(c.Context(), hosts))
+		assert.Greater(collect, len(hosts.Items), 1, "machines are hosts")
+		require.NoError(collect, c.Get(c.Context(), client.ObjectKeyFromObject(env), env))
+		assert.NotEmpty(collect, env.Finalizers)
+		install := &hiveextv1.AgentClusterInstall{}
+		require.NoError(collect, c.Get(c.Context(), client.ObjectKey{Namespace: estate.Team, Name: "metal"}, install))
+		assert.NotEmpty(collect, install.Status.DebugInfo.EventsURL)
+	}, patience, interval)
+}
+
+// addHostedCluster gives the team a cluster that runs, which pool-operator has to end.
+func addHostedCluster(c *estate.Cluster) {
+	c.Helper()
+	c.Make(&hivev1.ClusterPool{ObjectMeta: estate.Named("hosted"), Spec: hivev1.ClusterPoolSpec{
+		Size: 1, RunningCount: 1, BaseDomain: "example.com", ImageSetRef: hivev1.ClusterImageSetReference{Name: "release"},
+		Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}},
+	}})
+	pool := &hivev1.ClusterPool{}
+	require.EventuallyWithT(c, func(collect *assert.CollectT) {
+		err := c.Get(c.Context(), client.ObjectKey{Namespace: estate.Team, Name: "hosted"}, pool)
+		require.False(collect, apierrors.IsNotFound(err))
+		assert.EqualValues(collect, 1, pool.Status.Ready)
+	}, 4*patience, interval)
+}
