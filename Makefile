@@ -30,7 +30,7 @@ CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time.
 TEST_FLAGS ?= -ldflags=-w -shuffle=on -timeout=45m
 # Tests have more memory than time.
-test test-modules e2e e2e-kind: export GOGC ?= 200
+test test-modules e2e e2e-kind e2e-kind-production: export GOGC ?= 200
 # The longest first.
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -54,7 +54,7 @@ demo: ## Do the main job and show it: a pool, a claim, a working cluster. KEEP=1
 	@hack/stage "demo" $(BIN)/demo
 
 # What is built for the demo of an operator's programs; hack/liveimage builds the others.
-DEMO_PROGRAMS := $$(cd $$m && ls -d ./cmd/* | grep -v '/live-')
+DEMO_PROGRAMS := $$(cd $$m && ls -d ./cmd/* | grep -v -e '/live-' -e '/ramdisk$$')
 
 # compile DIRECTORY,PACKAGES: builds programs into bin/ and shows how far it is. Programs without the debugger's tables are
 # linked in three quarters of the time; "go build" in the module's directory makes one for a debugger.
@@ -116,7 +116,7 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 ##@ Test
 
-test: prerequisites controlplane build live-image-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
+test: prerequisites controlplane build live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@rm -rf $(LOGS)
 	@$(MAKE) -k -j$(JOBS) $(addprefix test-,$(TESTED)) $(addprefix journeys-,e2e $(ALONE)) || { \
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
@@ -148,12 +148,19 @@ test-node: prerequisites controlplane node-image ## Boot the node image, emulate
 test-ipmi: prerequisites controlplane ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
 	@MUSTER_IPMI_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./internal/app
 
+test-standalone: prerequisites controlplane ## Discover, provision and clean machines, emulated by QEMU, through a real Ironic and our ramdisk.
+	@hack/liveimage ramdisk
+	@MUSTER_STANDALONE_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run TestAStandaloneSite ./internal/app
+
 test-oldest: controlplane build ## Install on the oldest Kubernetes that README.md names, compiled from pinned modules, and walk a journey of each operator.
 	@assets=$$(hack/controlplane/build --oldest) && \
 	MUSTER_OLDER_ASSETS=$$assets go -C e2e test -ldflags=-w -count=1 -timeout=30m -v -run 'TestMusterInstallsOnEverySupportedMinor/real$$' ./versions
 
+# All tests that start a real Ironic but those that need Keystone or QEMU beside it.
+IRONIC_TESTS = ^(TestIronic|TestManagingOnIronic|TestARealIronic.*|Test.*InARealIronic|TestAnIronicThatNeverAnswers.*|TestAnInspectionThatIronicForgets)$$
+
 test-current-ironic: prerequisites controlplane ## Run the contract and the lives of discovery-operator on the Ironic of another release of Debian (IRONIC_SUITE), as root.
-	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=40m -v -run '^(TestIronic|TestManagingOnIronic|Test.*InARealIronic)$$' \
+	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=60m -v -run '$(IRONIC_TESTS)' \
 		./internal/contract ./internal/app
 
 rack: prerequisites controlplane scheduler build live-image node-image ## Two machines, emulated by QEMU, become nodes of a claimed cluster, and are free again.
@@ -164,6 +171,9 @@ rack: prerequisites controlplane scheduler build live-image node-image ## Two ma
 live-image-if-possible:
 	@if command -v dpkg-deb >/dev/null 2>&1; then hack/liveimage; else echo "no live image without packages of Debian: no machine is booted" >&2; fi
 
+ramdisk-if-possible:
+	@if command -v dpkg-deb >/dev/null 2>&1; then hack/liveimage ramdisk; else echo "no ramdisk without packages of Debian: no machine is deployed through Ironic" >&2; fi
+
 # Its tests emulate a processor: they are left out on fewer than four cores, as agent-service/nodeboot says.
 node-image-if-possible:
 	@if [ "$$(nproc 2>/dev/null || echo 1)" -lt 4 ]; then echo "no node image on fewer than four cores: make test-node builds and boots it" >&2; \
@@ -172,12 +182,16 @@ node-image-if-possible:
 test-short: ## Only the tests that need no control plane.
 	@for m in $(MODULES) $(ALONE); do echo "== $$m"; go -C $$m test $(TEST_FLAGS) -short ./...; done
 
+# Pictures of the screens of the console, as Chromium shows them in tests.
+ARTIFACTS := $(BIN)/artifacts
+artifacts = $(if $(filter agent-service,$*),-artifacts -outputdir=$(ARTIFACTS))
+
 $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
-	@mkdir -p $(LOGS)
+	@mkdir -p $(LOGS) $(ARTIFACTS)
 	@echo "== $*"
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
-	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -p $(PARALLEL) $$plain $(log); } || status=1; \
-	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -p $(PARALLEL) $$raced $(log); } || status=1; \
+	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
+	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) $(artifacts) -p $(PARALLEL) $$raced $(log); } || status=1; \
 	exit $$status
 
 # compile-tests DIRECTORY,[-race] PACKAGES: compiles what tests are linked from and shows how far it is, which "go test" does not.
@@ -195,6 +209,14 @@ $(addprefix journeys-,e2e $(ALONE)): journeys-%:
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
 	@E2E_ENVIRONMENT=kind go -C e2e test -count=1 -shuffle=on -timeout=45m -v ./journeys/...
+
+e2e-kind-production: controlplane build $(BIN)/kind ## Install a release, use, upgrade and remove it, with two replicas on three nodes of kind (KIND_NODE_IMAGE).
+	@hack/release --dist=$(BIN)/dist --platforms=linux/$$(go env GOARCH) v0.2.0 $(OPERATORS) control-plane
+	@rm -rf $(BIN)/airgap && mkdir -p $(BIN)/airgap
+	@tar -xf "$$(hack/airgap --dist=$(BIN)/dist --platforms=linux/$$(go env GOARCH))" -C $(BIN)/airgap --strip-components=1
+	@cd $(BIN)/airgap && sha256sum --check --quiet SHA256SUMS
+	@echo "== a release in kind, from its archive for networks without a registry"
+	@MUSTER_DIST=$(BIN)/airgap go -C e2e test -ldflags=-w -count=1 -timeout=75m -v ./production
 
 bench: bench-pool bench-ipam bench-discovery bench-agent ## Run every benchmark; figures go to bin/bench.jsonl.
 
@@ -250,5 +272,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: dex force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: dex force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi test-standalone rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -8,6 +8,7 @@ import os
 NICS = int(os.environ.get("HOST_NICS", "2"))
 DISKS = int(os.environ.get("HOST_DISKS", "2"))
 LIMIT = 1 << 24
+RACK = 40  # hosts of a rack; each rack has a switch
 
 
 def mac(i, nic=0):
@@ -21,6 +22,19 @@ def number(address):
     if part[:3] != ["52", "54", "00"] or len(part) != 6:
         return None
     return int("".join(part[3:]), 16)
+
+
+def switch(i):
+    """Chassis and name of the switch of host i, and the port of the first NIC."""
+    rack, port = divmod(i - 1, RACK)
+    return ["02:00:5e:00:%02x:%02x" % (rack >> 8 & 255, rack & 255), "rack%04d-leaf" % (rack + 1), "Ethernet1/%d" % (port + 1)]
+
+
+def lldp(i):
+    """What that switch sends, as types and hexadecimal values: chassis (a MAC), port (a name), time to live, system name, untagged VLAN 101."""
+    chassis, name, port = switch(i)
+    return [[1, "04" + chassis.replace(":", "")], [2, "05" + port.encode().hex()], [3, "0078"], [5, name.encode().hex()],
+            [127, "0080c2010065"]]
 
 
 def inventory(i):
@@ -42,7 +56,7 @@ def inventory(i):
         "interfaces": [
             {"name": "eno%d" % (k + 1), "mac_address": mac(i, k), "has_carrier": k == 0,
              "ipv4_address": "10.%d.%d.%d" % low if k == 0 else None, "ipv6_address": None,
-             "lldp": None, "vendor": "0x15b3", "product": "0x1017", "client_id": None, "biosdevname": None,
+             "lldp": lldp(i) if k == 0 else None, "vendor": "0x15b3", "product": "0x1017", "client_id": None, "biosdevname": None,
              "speed_mbps": 25000, "pci_address": "0000:3b:00.%d" % k, "driver": "mlx5_core"}
             for k in range(NICS)
         ],

@@ -81,3 +81,23 @@ func TestAReleaseHasAVersionAndKnownParts(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, string(out), `there is no part "pool"`)
 }
+
+// Without packages of Debian there is no live image, and no release of agent-service: machines could not boot it.
+func TestAReleaseOfAgentServiceHasALiveImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the program that writes releases")
+	}
+	tools := t.TempDir()
+	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
+		require.NoError(t, os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\nexit 1\n"), 0o700))
+	}
+	builds, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	require.NoError(t, err)
+	dist := filepath.Join(t.TempDir(), "dist")
+	cmd := exec.CommandContext(t.Context(), hack(t, "release"), "--dist="+dist, "--platforms=linux/"+runtime.GOARCH, "v0.2.0", "agent-service")
+	cmd.Env = append(cmd.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+t.TempDir(), "GOCACHE="+strings.TrimSpace(string(builds)))
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err, "%s", out)
+	assert.Contains(t, string(out), "a release of agent-service has a live image")
+	assert.NoDirExists(t, dist)
+}

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// What a reader keeps in mind at a time.
+// Limits of what a reader keeps in mind at a time.
 const (
 	// MaxLines is how many lines the files of a package have at most, without tests and generated files.
 	MaxLines = 3000
@@ -31,7 +31,7 @@ const (
 type Excess struct {
 	// Name is the package's directory below the root; for a type or interface with the type's name after a dot: "pool-operator/internal/poolplan.pass".
 	Name string
-	// What is counted: "lines", "methods", or "methods of the interface".
+	// What names the unit that is counted: "lines", "methods", or "methods of the interface".
 	What string
 	// Count is how many there are.
 	Count int

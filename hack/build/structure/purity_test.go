@@ -1,0 +1,53 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package structure
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlansArePureThroughAllThatTheyImport(t *testing.T) {
+	found, err := Impurities("../../..")
+	require.NoError(t, err)
+	assert.Empty(t, found, "move the values that the plan needs to a package that .golangci.yml lists as pure")
+}
+
+func TestImpurities(t *testing.T) {
+	root := t.TempDir()
+	write := func(file, text string) {
+		path := filepath.Join(root, file)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write(".golangci.yml", `
+linters:
+  settings:
+    depguard:
+      rules:
+        pure: {files: ["**/internal/*plan/**", "**/internal/domain/**", "**/internal/port/*.go", "!$test"]}
+`)
+	write("o/internal/poolplan/plan.go", `package poolplan
+
+import (
+	_ "fmt"
+	_ "github.com/muster-io/muster/apis/hive/v1"
+	_ "github.com/muster-io/muster/apis/probes"
+	_ "github.com/muster-io/muster/o/internal/domain/values"
+	_ "github.com/muster-io/muster/o/internal/port"
+	_ "github.com/muster-io/muster/o/internal/store"
+)
+`)
+	write("o/internal/port/port.go", "package port\n")
+	write("o/internal/port/real/real.go", "package real\n\nimport _ \"github.com/muster-io/muster/o/internal/store\"\n")
+	write("o/internal/poolplan/plan_test.go", "package poolplan\n\nimport _ \"github.com/muster-io/muster/o/internal/store\"\n")
+	write("o/internal/store/store.go", "package store\n\nimport _ \"github.com/muster-io/muster/apis/probes\"\n")
+	found, err := Impurities(root)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"o/internal/poolplan imports apis/probes", "o/internal/poolplan imports o/internal/store"}, found)
+}
