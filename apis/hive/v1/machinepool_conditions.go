@@ -27,7 +27,7 @@ const (
 const (
 	// ReasonAllNodesReady: all machines are Ready nodes. The condition is True.
 	ReasonAllNodesReady = "AllNodesReady"
-	// ReasonWaitingForClaim: machines are bound when the cluster is claimed. The condition is True.
+	// ReasonWaitingForClaim: machines are bound when the cluster is claimed. The condition is True. Ready of a ClusterDeployment has it, too.
 	ReasonWaitingForClaim = "WaitingForClaim"
 	// ReasonMachinesMissing: machines are missing; MachinesAvailable says why.
 	ReasonMachinesMissing = "MachinesMissing"

@@ -309,6 +309,23 @@ func TestPendingNeverComesBack(t *testing.T) {
 	require.Equal(t, corev1.ConditionFalse, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterClaimPending).Status)
 }
 
+// A cluster that gets its machines by the claim still reports from before it that it runs; it has no nodes.
+func TestAClusterThatWaitsForAClaimDoesNotRunForIt(t *testing.T) {
+	waits := func(c *Cluster) { c.ObservedPower, c.WaitsForClaim = hivev1.PowerStateRunning, true }
+	for name, s := range map[string]Snapshot{
+		"it does not record the claim yet":             {Claim: claim(named("x")), Pool: &hivev1.ClusterPool{}, Own: new(free("x", waits))},
+		"it records the claim and has not seen it yet": {Claim: claim(named("x")), Pool: &hivev1.ClusterPool{}, Own: new(free("x", waits, of("a", "uid-a")))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := hivev1.FindCondition(Plan(noon, s).Status.Conditions, hivev1.ClusterClaimRunning)
+			require.Equal(t, corev1.ConditionFalse, said.Status)
+			require.Equal(t, hivev1.ReasonResuming, said.Reason)
+			s.Own.WaitsForClaim = false
+			require.Equal(t, corev1.ConditionTrue, hivev1.FindCondition(Plan(noon, s).Status.Conditions, hivev1.ClusterClaimRunning).Status)
+		})
+	}
+}
+
 // A cluster is paused by its subjects as well as by its administrators, so that a pause keeps no rights.
 func TestAPauseOfTheClusterKeepsNoRights(t *testing.T) {
 	metadata := &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "k"}}

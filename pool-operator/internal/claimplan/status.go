@@ -151,13 +151,15 @@ func (s *Snapshot) releasing(own *Cluster) report {
 	return r
 }
 
-// clusterRunning says whether the claim's cluster runs.
+// clusterRunning says whether the claim's cluster runs. A cluster that gets its machines by the claim does not before it has noticed the claim.
 func clusterRunning(own *Cluster) hivev1.Condition {
 	switch {
 	case own.Deleting || own.Marked:
 		return running(corev1.ConditionFalse, hivev1.ReasonClusterDeleting, "Assigned cluster has been marked for deletion")
 	case !own.ShouldRun() && own.Claimed():
 		return running(corev1.ConditionFalse, hivev1.ReasonHibernating, "Assigned cluster hibernates; set its spec.powerState to Running to resume it")
+	case own.Running() && own.WaitsForClaim:
+		return running(corev1.ConditionFalse, hivev1.ReasonResuming, "Waiting for the cluster's machines to be bound")
 	case own.Running():
 		return running(corev1.ConditionTrue, hivev1.ReasonRunning, "Cluster is running")
 	default:

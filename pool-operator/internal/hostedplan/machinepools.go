@@ -5,6 +5,7 @@ package hostedplan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ type MachinePool struct {
 	Deleting bool
 	// Awaited says that the cluster does not count as running before the machines of the pool are Ready nodes.
 	Awaited bool
+	// WaitsForClaim says that the pool gets its machines when the cluster is claimed, and it is not.
+	WaitsForClaim bool
 	// Message says how far the pool is.
 	Message string
 }
@@ -60,4 +63,9 @@ func awaited(s Snapshot) string {
 		}
 	}
 	return ""
+}
+
+// waitsForClaim says whether the cluster runs as far as it can before it is claimed: the machines of a MachinePool are bound by the claim.
+func waitsForClaim(s Snapshot) bool {
+	return slices.ContainsFunc(s.MachinePools, func(pool MachinePool) bool { return pool.WaitsForClaim && !pool.Deleting })
 }

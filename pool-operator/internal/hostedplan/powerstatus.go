@@ -46,7 +46,10 @@ func powerOf(now time.Time, s Snapshot) power {
 		if message := cmp.Or(awaited(s), machinesToStart(now, s)); message != "" {
 			return up(hivev1.PowerStateWaitingForNodes, corev1.ConditionFalse, hivev1.ReasonWaitingForNodes, message)
 		}
-		return up(hivev1.PowerStateRunning, corev1.ConditionTrue, "Running", "The API of the cluster answers.")
+		if waitsForClaim(s) {
+			return up(hivev1.PowerStateRunning, corev1.ConditionTrue, hivev1.ReasonWaitingForClaim, "The API of the cluster answers. Its machines are bound when it is claimed.")
+		}
+		return up(hivev1.PowerStateRunning, corev1.ConditionTrue, hivev1.ReasonRunning, "The API of the cluster answers.")
 	case provision.StateFailed:
 		return up(hivev1.PowerStateFailedToStartMachines, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines,
 			"The cluster is started again: "+problemMessage(s))

@@ -66,6 +66,8 @@ type Cluster struct {
 	ObservedPower hivev1.PowerState
 	// NotReady says that the cluster reports itself as not usable, whatever ObservedPower is.
 	NotReady bool
+	// WaitsForClaim says that the cluster, as it reports, gets its machines when it is claimed: it does not know of a claim yet.
+	WaitsForClaim bool
 	// ResumingSince is since when the cluster reports to be neither asleep nor usable; see [Cluster.Resuming].
 	ResumingSince time.Time
 	// ResumeTook is how long the cluster took to resume, the last time it did; 0 if it never did.
@@ -158,6 +160,7 @@ func privateSecrets(cd *hivev1.ClusterDeployment) []string {
 func (c *Cluster) readPower(conditions []hivev1.Condition) {
 	ready := hivev1.FindCondition(conditions, hivev1.ClusterDeploymentReady)
 	c.NotReady = ready != nil && ready.Status == corev1.ConditionFalse
+	c.WaitsForClaim = ready != nil && ready.Reason == hivev1.ReasonWaitingForClaim
 	hibernating := hivev1.FindCondition(conditions, hivev1.ClusterDeploymentHibernating)
 	if hibernating == nil || hibernating.Status != corev1.ConditionFalse || hibernating.Reason != hivev1.ReasonResumingOrRunning {
 		return

@@ -49,7 +49,8 @@ func machinePool(cluster *hivev1.ClusterDeployment, pool *hivev1.MachinePool) ho
 	ref := cluster.Spec.ClusterPoolRef
 	waitsForClaim := pool.Spec.Platform.AgentBareMetal.BindAt == hivev1.BindAtClaim && ref != nil && ref.ClaimName == ""
 	seen := hostedplan.MachinePool{
-		Name: pool.Name, Deleting: pool.DeletionTimestamp != nil, Awaited: ofPool && !waitsForClaim && pool.Status.FirstReadyTime == nil, Message: "no controller has looked at it",
+		Name: pool.Name, Deleting: pool.DeletionTimestamp != nil, Message: "no controller has looked at it",
+		Awaited: ofPool && !waitsForClaim && pool.Status.FirstReadyTime == nil, WaitsForClaim: ofPool && waitsForClaim,
 	}
 	if ready := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolReady); ready != nil {
 		seen.Message = ready.Message

@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // machines makes a MachinePool of the cluster, as its ClusterPool does.
@@ -162,12 +163,14 @@ func (s *shell) lifeWithMachines() {
 	s.nodesReady(worker)
 	s.run()
 	require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState, "those of the claim are not waited for")
+	require.True(s, new(poolview.ClusterOf(s.cluster())).WaitsForClaim, "the status says that it is from before the claim")
 	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.ClusterPoolRef.ClaimName = "mine" })
 	s.run()
 	require.Equal(s, hivev1.PowerStateWaitingForNodes, s.cluster().Status.PowerState, "machines of the claim are missing")
 	s.nodesReady(gpu)
 	s.run()
 	require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
+	require.False(s, new(poolview.ClusterOf(s.cluster())).WaitsForClaim)
 
 	s.delete()
 	for _, pool := range []*hivev1.MachinePool{worker, gpu} {
