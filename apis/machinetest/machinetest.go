@@ -113,14 +113,19 @@ func PowerOn(t testing.TB, hardware Hardware) *Machine {
 
 func (h Hardware) arguments(t testing.TB, monitor string) []string {
 	t.Helper()
+	return append(h.parts(t), "-display", "none", "-serial", "stdio", "-monitor", "unix:"+monitor+",server,nowait")
+}
+
+// parts are the arguments for what a machine is made of, without its consoles.
+func (h Hardware) parts(t testing.TB) []string {
+	t.Helper()
 	if h.MemoryMiB == 0 {
 		h.MemoryMiB = 1280
 	}
 	h.Number = max(h.Number, 1)
 	list := []string{
 		"-machine", "pc", "-accel", "tcg,tb-size=256", "-cpu", "max", "-smp", "1", "-m", strconv.Itoa(h.MemoryMiB), "-uuid", fmt.Sprintf("5f1c0e5e-0000-4000-8000-%012x", h.Number),
-		"-display", "none", "-serial", "stdio", "-monitor", "unix:" + monitor + ",server,nowait", "-device", "virtio-rng-pci",
-		"-nic", h.network() + fmt.Sprintf(",model=virtio-net-pci,mac=52:54:00:00:00:%02x", h.Number),
+		"-device", "virtio-rng-pci", "-nic", h.network() + fmt.Sprintf(",model=virtio-net-pci,mac=52:54:00:00:00:%02x", h.Number),
 	}
 	if h.Disk != "" {
 		list = append(list, "-drive", "file="+h.Disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,serial="+fmt.Sprintf("MUSTER-%04d", h.Number)+",bootindex=1")

@@ -104,7 +104,7 @@ func (s *Site) Serve(t testing.TB, images http.Handler) string {
 // Machine starts the management controller of a machine that is off, has an empty disk and a network card of its own. Number tells machines apart.
 func (s *Site) Machine(t testing.TB, number int) *Machine {
 	t.Helper()
-	m := newMachine(t)
+	m := machinetest.NewManaged(t)
 	if err := os.WriteFile(m.Disk, nil, 0o600); err != nil {
 		t.Fatalf("making the disk of a machine: %v", err)
 	}
@@ -112,10 +112,10 @@ func (s *Site) Machine(t testing.TB, number int) *Machine {
 		t.Fatalf("making the disk of a machine: %v", err)
 	}
 	port := porttest.Free(t)
-	m.start(t, []string{"MACHINE_MEMORY=512"},
+	m.Start(t, []string{"MACHINE_MEMORY=512"},
 		"-netdev", fmt.Sprintf("user,id=net0,tftp=%s,bootfile=pxelinux.0,hostfwd=tcp:127.0.0.1:%s-:9999", s.tftp, port),
 		"-device", fmt.Sprintf("e1000,netdev=net0,mac=52:54:00:00:00:%02x", number),
 		"-smbios", fmt.Sprintf("type=1,manufacturer=Muster,product=Machine,serial=SN-%d", number),
 		"-smbios", "type=11,value=muster-ramdisk:ipa-advertise-host=127.0.0.1 ipa-advertise-port="+port)
-	return m
+	return &Machine{m}
 }
