@@ -145,8 +145,9 @@ test-node: prerequisites controlplane node-image ## Boot the node image, emulate
 	@go -C hack/containerd test -ldflags=-w ./cmd/...
 	@MUSTER_NODE_TESTS=1 go -C agent-service test -ldflags=-w -count=1 -timeout=40m -v ./nodeboot/...
 
-test-ipmi: prerequisites controlplane ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
+test-ipmi: prerequisites controlplane scheduler build live-image ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
 	@MUSTER_IPMI_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./internal/app
+	@MUSTER_IPMI_TESTS=1 go -C e2e test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./metal
 
 test-standalone: prerequisites controlplane ## Discover, provision and clean machines, emulated by QEMU, through a real Ironic and our ramdisk.
 	@hack/liveimage ramdisk

@@ -5,24 +5,12 @@ package journeys_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/json"
-	"encoding/pem"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/certificate/csr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/addresstest"
@@ -129,40 +117,14 @@ func (r *idleRack) untilInstalled(cluster string) {
 	}, patience, interval, "the machines are not installed in cluster %s", cluster)
 }
 
-// joins makes the Node of an installed machine with what it was given, as its kubelet does, and says that it is Ready.
+// joins makes the Node of an installed machine, as its kubelet does.
 func (r *idleRack) joins(agent *agentv1.Agent) {
 	r.t.Helper()
-	files, err := r.machines.FirstBoot(agent.Name)
-	require.NoError(r.t, err)
-	var join struct{ NodeName, Server, TLSServerName, CA, Token string }
-	require.NoError(r.t, json.Unmarshal(files["/etc/muster/join.json"], &join))
-	require.Equal(r.t, agent.Spec.Hostname, join.NodeName)
-	config := &rest.Config{Host: join.Server, BearerToken: join.Token, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(join.CA), ServerName: join.TLSServerName}}
-	bootstrap, err := kubernetes.NewForConfig(config)
-	require.NoError(r.t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(r.t, err)
-	asked, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + join.NodeName, Organization: []string{"system:nodes"}},
-	}, key)
-	require.NoError(r.t, err)
-	name, uid, err := csr.RequestCertificateWithContext(r.ctx, bootstrap, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: asked}), "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
-		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
-	require.NoError(r.t, err)
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
-	certificate, err := csr.WaitForCertificate(ctx, bootstrap, name, uid)
-	require.NoError(r.t, err, "the certificate of node %s is not approved", join.NodeName)
-	der, err := x509.MarshalECPrivateKey(key)
+	kubelet, err := r.machines.Join(ctx, agent.Name)
 	require.NoError(r.t, err)
-	config.BearerToken, config.CertData, config.KeyData = "", certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	kubelet, err := kubernetes.NewForConfig(config)
-	require.NoError(r.t, err)
-	node, err := kubelet.CoreV1().Nodes().Create(r.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: join.NodeName}}, metav1.CreateOptions{})
-	require.NoError(r.t, err)
-	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":%q}]}}`, metav1.Now().UTC().Format("2006-01-02T15:04:05Z"))
-	_, err = kubelet.CoreV1().Nodes().PatchStatus(r.ctx, node.Name, patch)
-	require.NoError(r.t, err)
+	require.Equal(r.t, agent.Spec.Hostname, kubelet.Node)
 }
 
 // The clusters of a pool fill without machines, which stay idle for any of them. A claim binds them: it is not Ready before they are nodes. When it is given back they are

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metal_test has discovery-operator and agent-service meet on one API server: discovery-operator manages BareMetalHosts, and agent-service has their machines
-// boot the image of an InfraEnv.
+// boot the image of an InfraEnv, and switches them with the clusters that pool-operator runs.
 package metal_test
 
 import (
@@ -25,10 +25,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/e2e/checkout"
@@ -42,14 +44,25 @@ const (
 	patience, interval = 4 * time.Minute, 100 * time.Millisecond
 )
 
-// site is Muster with a rack that its discovery-operator makes up and manages.
+// site is Muster with a rack that its discovery-operator manages.
 type site struct {
 	*testing.T
 	local *environment.Local
-	user  client.Client
+	// operators are the names of those that run, and admin is the administrator.
+	operators []string
+	admin     *rest.Config
+	user      client.Client
 }
 
-func newSite(t *testing.T) *site {
+// managing is discovery-operator with further flags, as the owner of the life of hosts.
+func managing(more ...string) environment.Operator {
+	discovery := environment.DiscoveryOperator()
+	before := discovery.Args
+	discovery.Args = func(dir string) []string { return append(append(before(dir), "--manage-hosts"), more...) }
+	return discovery
+}
+
+func newSite(t *testing.T, operators ...environment.Operator) *site {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -58,12 +71,12 @@ func newSite(t *testing.T) *site {
 	require.NoError(t, err)
 	needtest.File(t, live, "there is no live image that discovery images are made of: make live-image builds it")
 	log.SetLogger(logr.Discard())
-	discovery := environment.DiscoveryOperator()
-	before := discovery.Args
-	discovery.Args = func(dir string) []string { return append(before(dir), "--manage-hosts") }
 	s := &site{T: t}
+	for _, operator := range operators {
+		s.operators = append(s.operators, operator.ID())
+	}
 	s.local, err = environment.NewLocal(t.Context(), environment.LocalOptions{
-		Operators: []environment.Operator{discovery, environment.AgentService()}, UnsafeNoFsync: true, Say: func(text string) { t.Log(text) },
+		Operators: operators, UnsafeNoFsync: true, Say: func(text string) { t.Log(text) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -72,13 +85,13 @@ func newSite(t *testing.T) *site {
 		}
 		assert.NoError(t, s.local.Close(context.WithoutCancel(t.Context())))
 	})
-	admin, err := environment.Config(s.local)
+	s.admin, err = environment.Config(s.local)
 	require.NoError(t, err)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, metal3v1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, metal3v1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
-	s.user, err = client.New(admin, client.Options{Scheme: scheme})
+	s.user, err = client.New(s.admin, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	return s
@@ -86,7 +99,7 @@ func newSite(t *testing.T) *site {
 
 // report prints the end of what the operators say.
 func (s *site) report() {
-	for _, operator := range []string{"discovery-operator", "agent-service"} {
+	for _, operator := range s.operators {
 		if text, err := os.ReadFile(s.local.Log(operator)); err == nil {
 			s.Logf("%s: …%s", operator, text[max(0, len(text)-8192):])
 		}
@@ -112,7 +125,7 @@ func (s *site) patch(o client.Object, patch string) {
 	require.NoError(s, s.user.Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-func (s *site) infraEnv(name string) *agentv1.InfraEnv {
+func (s *site) infraEnv(name string, change ...func(*agentv1.InfraEnvSpec)) *agentv1.InfraEnv {
 	s.Helper()
 	s.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
@@ -120,6 +133,9 @@ func (s *site) infraEnv(name string) *agentv1.InfraEnv {
 	})
 	env := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	env.Spec.PullSecretRef.Name = "pull"
+	for _, one := range change {
+		one(&env.Spec)
+	}
 	s.create(env)
 	s.until(env, "the InfraEnv has an image", func() bool { return agentv1.IsConditionTrue(env.Status.Conditions, agentv1.ConditionImageCreated) })
 	return env
@@ -232,7 +248,7 @@ func (a *agent) register(inventory map[string]any) {
 // Unregistered machines are discovered, and labelled for an InfraEnv: agent-service has a host with power control boot the InfraEnv's image, discovery-operator
 // has Ironic boot it, and the Agent that registers from there is linked with the host.
 func TestADiscoveredMachineBootsTheImageOfItsInfraEnv(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, managing(), environment.AgentService())
 	env := s.infraEnv("rack")
 	s.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bmc"}, StringData: map[string]string{"username": "admin", "password": "secret"},

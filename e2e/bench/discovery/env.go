@@ -38,7 +38,7 @@ const (
 // testEnv is an operator beside an Ironic whose machines are hosts.
 type testEnv struct {
 	*bench.Run
-	ironic   *ironic
+	ironic   *proxied
 	user     client.WithWatch
 	plain    client.Client
 	counter  *bench.Counter

@@ -4,7 +4,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,23 +11,18 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/bench"
-	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/ironic"
 )
 
-// ironic is a real one on loopback, with a proxy before it that notes what it is asked.
-type ironic struct {
-	dir                 string
-	env                 []string
+// proxied is a real Ironic with a proxy before it that notes what it is asked.
+type proxied struct {
+	real *ironic.Ironic
+	// endpoint and inspector are those of the proxies.
 	endpoint, inspector string
 	proxies             []*httptest.Server
 	mu                  sync.Mutex
@@ -36,57 +30,27 @@ type ironic struct {
 }
 
 // startIronic starts one that knows n machines, and takes so much longer for each request.
-func startIronic(ctx context.Context, n int, delay time.Duration) (*ironic, error) {
-	dir, err := os.MkdirTemp("", "muster-bench-ironic-")
+func startIronic(ctx context.Context, n int, delay time.Duration) (*proxied, error) {
+	instance, err := ironic.New()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for Ironic: %w", err)
+		return nil, err
 	}
-	i := &ironic{dir: dir, env: append(os.Environ(), "IRONIC_DIR="+filepath.Join(dir, "ironic"))}
-	for _, name := range []string{"IRONIC_PORT", "IRONIC_INSPECTOR_PORT", "IRONIC_RPC_PORT"} {
-		port, err := porttest.Find()
-		if err != nil {
-			return nil, err
-		}
-		i.env = append(i.env, name+"="+port)
-	}
+	i := &proxied{real: instance}
 	for _, step := range [][]string{{"up"}, {"enroll", "1", "1"}, {"down"}, {"seed", strconv.Itoa(n - 1)}, {"up"}} {
 		if n == 1 && step[0] == "seed" {
 			continue
 		}
-		if err := i.script(ctx, step...); err != nil {
+		if _, err := instance.Run(ctx, "", step[0], step[1:]...); err != nil {
 			i.close(ctx)
 			return nil, err
 		}
 	}
-	i.endpoint, i.inspector = i.behind(i.endpoint, true, delay), i.behind(i.inspector, false, delay)
+	i.endpoint, i.inspector = i.behind(instance.Endpoint, true, delay), i.behind(instance.Inspector, false, delay)
 	return i, nil
 }
 
-// script runs one of hack/ironic and takes the endpoints from what it prints.
-func (i *ironic) script(ctx context.Context, args ...string) error {
-	path, err := checkout.Path("hack", "ironic", args[0])
-	if err != nil {
-		return err
-	}
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, args[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = i.env, &out, &errs
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("hack/ironic/%s: %w\n%s", args[0], err, errs.String())
-	}
-	for line := range strings.Lines(out.String()) {
-		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
-		case "IRONIC_ENDPOINT":
-			i.endpoint = value
-		case "IRONIC_INSPECTOR_ENDPOINT":
-			i.inspector = value
-		}
-	}
-	return nil
-}
-
 // behind puts a proxy before an endpoint. Its requests are delayed, and recorded where wanted.
-func (i *ironic) behind(endpoint string, noted bool, delay time.Duration) string {
+func (i *proxied) behind(endpoint string, noted bool, delay time.Duration) string {
 	target, err := url.Parse(endpoint)
 	if endpoint == "" || err != nil {
 		return endpoint
@@ -111,7 +75,7 @@ func (i *ironic) behind(endpoint string, noted bool, delay time.Duration) string
 }
 
 // taken returns what Ironic was asked since the last call.
-func (i *ironic) taken() []*url.URL {
+func (i *proxied) taken() []*url.URL {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	asked := i.asked
@@ -121,7 +85,7 @@ func (i *ironic) taken() []*url.URL {
 
 // readAll reads what the operator does of machines that it does not know, with nothing beside it: nodes and ports page by page, then the inventories, as
 // many at a time as the operator. It returns how long that takes.
-func (i *ironic) readAll(ctx context.Context) (time.Duration, error) {
+func (i *proxied) readAll(ctx context.Context) (time.Duration, error) {
 	started := time.Now()
 	nodes, err := i.list(ctx, "nodes", "uuid,name,driver,provision_state,last_error,instance_uuid,reservation,inspection_finished_at")
 	if err != nil {
@@ -146,7 +110,7 @@ func (i *ironic) readAll(ctx context.Context) (time.Duration, error) {
 }
 
 // list reads all pages of nodes or ports, and returns their UUIDs.
-func (i *ironic) list(ctx context.Context, what, fields string) (uuids []string, err error) {
+func (i *proxied) list(ctx context.Context, what, fields string) (uuids []string, err error) {
 	query := url.Values{"fields": {fields}, "limit": {"1000"}}
 	for {
 		var page map[string]json.RawMessage
@@ -170,7 +134,7 @@ func (i *ironic) list(ctx context.Context, what, fields string) (uuids []string,
 }
 
 // get asks Ironic and decodes the answer.
-func (i *ironic) get(ctx context.Context, address string, out any) error {
+func (i *proxied) get(ctx context.Context, address string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("asking Ironic: %w", err)
@@ -191,10 +155,9 @@ func (i *ironic) get(ctx context.Context, address string, out any) error {
 }
 
 // close ends Ironic, also when the benchmark was interrupted.
-func (i *ironic) close(ctx context.Context) {
+func (i *proxied) close(ctx context.Context) {
 	for _, p := range i.proxies {
 		p.Close()
 	}
-	_ = i.script(context.WithoutCancel(ctx), "down", "--purge")
-	_ = os.RemoveAll(i.dir)
+	i.real.Close(ctx)
 }
