@@ -26,7 +26,7 @@ import (
 const stagesVariable = "MUSTER_RACK_STAGES"
 
 // stages are the representatives of a machine's life, in its order.
-var stages = []string{"registering", "writing", "booted", "joined", "released"}
+var stages = []string{"registering", "writing", "booted", "joined", "releasing", "released"}
 
 // killedAt are the stages of this run.
 func killedAt(t *testing.T) []string {
@@ -98,6 +98,10 @@ func TestAMachineThatIsKilledGoesOn(t *testing.T) {
 
 	r.scale(pool, 0)
 	r.scale(machines, 0)
+	if slices.Contains(at, "releasing") { // its installed system starts again, and is asked again to come back
+		r.see(m.agent, "it is being released", func() bool { return m.agent.Status.DebugInfo.State == "reclaiming" })
+		kill("releasing")
+	}
 	r.see(m.agent, "it restarts", func() bool {
 		return slices.Contains([]string{"reclaiming-rebooting", "discovering-unbound", "known-unbound"}, m.agent.Status.DebugInfo.State)
 	})
