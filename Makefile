@@ -45,13 +45,19 @@ export PATH := $(BIN):$(PATH)
 ##@ Use
 
 demo: ## Do the main job and show it: a pool, a claim, a working cluster. KEEP=1 leaves it running.
-	@hack/announce
+	@KEEP="$(KEEP)" DEMO_MACHINE="$(DEMO_MACHINE)" hack/announce
 	@hack/stage "tools of the build" $(MAKE) $(BIN)/progress
 	@hack/stage "control plane" hack/controlplane/build >/dev/null
 	@for m in $(OPERATORS); do hack/stage "$$m" $(call compile,$$m,$(DEMO_PROGRAMS)) || exit; done
 	@hack/stage "demo program" $(call compile,e2e,./cmd/demo)
 	@hack/stage "live image" $(MAKE) live-image-if-possible || echo "without a live image the demo boots no machines" >&2
 	@hack/stage "demo" $(BIN)/demo
+	@if [ -n "$(KEEP)" ]; then :; elif [ -n "$(DEMO_MACHINE)" ] || hack/announce --machine; then hack/stage "machine" $(MAKE) demo-machine; \
+	else echo "With QEMU, Debian and four cores, a machine becomes a node of a claimed cluster now; here, make rack shows it."; fi
+
+demo-machine: scheduler build live-image node-image ## The end of the demo: one machine, emulated by QEMU, becomes the node of a claimed cluster, and is free again (DEMO_MACHINE=1 make demo).
+	@command -v kubectl >/dev/null 2>&1 || hack/controlplane/build kubectl >/dev/null
+	@MUSTER_RACK_TESTS=1 MUSTER_RACK_DEMO=1 go -C e2e test -ldflags=-w -count=1 -timeout=20m -v -run TestOneUnregisteredMachineBecomesANode ./rack
 
 # What is built for the demo of an operator's programs; hack/liveimage builds the others.
 DEMO_PROGRAMS := $$(cd $$m && ls -d ./cmd/* | grep -v -e '/live-' -e '/ramdisk$$')
@@ -273,5 +279,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: dex force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi test-standalone rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi test-standalone rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -396,6 +396,34 @@ func TestUnregisteredMachinesBecomeNodesOfAClaimedCluster(t *testing.T) {
 	r.see(pool, "the pool has a ready cluster again, on the same machines", func() bool { return pool.Status.Ready == 1 })
 }
 
+// The walk of one machine, with which the demo ends: it becomes the node of a claimed cluster, and is wiped and free when the claim is gone.
+func TestOneUnregisteredMachineBecomesANode(t *testing.T) {
+	if os.Getenv("MUSTER_RACK_DEMO") == "" {
+		t.Skip("two machines go the same way in another test; MUSTER_RACK_DEMO=1 walks with one")
+	}
+	r, link := newRack(t)
+	r.create(read(r, "ClusterImageSet", &hivev1.ClusterImageSet{}))
+	pool := read(r, "ClusterPool", &hivev1.ClusterPool{})
+	pool.Spec.MachinePools[0].Replicas = 1
+	r.create(pool)
+	machines := r.machinePool()
+	m := r.newMachine(1, link, r.infraEnv(""))
+	r.machines = []*machine{m}
+	m.agent = r.onlyAgent()
+	r.see(m.agent, "its disk is being written", func() bool { return m.agent.Status.Progress.CurrentStage == "Writing image to disk" })
+	r.see(machines, "the MachinePool is Ready", func() bool { return hivev1.IsConditionTrue(machines.Status.Conditions, hivev1.MachinePoolReady) })
+	r.see(pool, "the pool has a ready cluster", func() bool { return pool.Status.Ready == 1 })
+	claim := r.claim()
+	inside, user := r.inside(claim.Spec.Namespace)
+	t.Log("\n" + user.until("the user of the claim sees the node", "get", "nodes", "-o", "wide"))
+	node := &corev1.Node{}
+	require.NoError(t, inside.Get(t.Context(), client.ObjectKey{Name: m.agent.Spec.Hostname}, node))
+	assert.True(t, isReady(node), "%+v", node.Status.Conditions)
+	r.scale(pool, 0)
+	require.NoError(t, r.user.Delete(t.Context(), claim))
+	r.comesBack(m)
+}
+
 // joined looks at the nodes of the claimed cluster, and at what joining leaves behind.
 func (r *rack) joined(inside client.Client) {
 	r.Helper()
