@@ -292,3 +292,28 @@ func TestPodsOfImagesReachAServiceWithTLS(t *testing.T) {
 	assert.Contains(t, secrets["agent-service"], "agent-service-tls0")
 	assert.Equal(t, []string{"agent-service-images-tls0", "agent-service-tls1"}, secrets["agent-service-images"], "of the service's Secret no more than its authority")
 }
+
+// The right to Secrets of all namespaces is one component away from one that is bound by namespace: no rule is lost, and nothing binds it.
+func TestSecretsOfAgentServiceAreBoundByNamespace(t *testing.T) {
+	for _, directory := range []string{"base/agent-service", "overlays/production/agent-service", "overlays/kind/agent-service"} {
+		t.Run(directory, func(t *testing.T) {
+			without, objects := mustRender(t, "deploy/"+directory), with(t, directory, "agent-service-secrets-by-namespace")
+			assert.ElementsMatch(t, append(names(without), "ClusterRole /agent-service-secrets"), names(objects))
+			rules := func(objects []*unstructured.Unstructured, name string) []rbacv1.PolicyRule {
+				roles := ofKind[rbacv1.ClusterRole](t, objects, "ClusterRole")
+				at := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
+				require.GreaterOrEqual(t, at, 0, name)
+				return roles[at].Rules
+			}
+			aboutSecrets := func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "secrets") }
+			before := rules(without, "agent-service")
+			at := slices.IndexFunc(before, aboutSecrets)
+			require.GreaterOrEqual(t, at, 0)
+			assert.Equal(t, []rbacv1.PolicyRule{before[at]}, rules(objects, "agent-service-secrets"))
+			assert.Equal(t, slices.Delete(slices.Clone(before), at, at+1), rules(objects, "agent-service"))
+			for _, binding := range ofKind[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding") {
+				assert.NotEqual(t, "agent-service-secrets", binding.RoleRef.Name)
+			}
+		})
+	}
+}

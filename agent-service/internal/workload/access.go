@@ -50,6 +50,9 @@ func ReadAccess(ctx context.Context, reader client.Reader, deployment *hivev1.Cl
 	if apierrors.IsNotFound(err) {
 		return nil, domain.Refuse(domain.Conflict, "NodeAccessMissing", "the Secret %s, which spec.clusterMetadata.nodeAccessSecretRef names, is not there", key)
 	}
+	if apierrors.IsForbidden(err) {
+		return nil, domain.Refuse(domain.Conflict, "NodeAccessForbidden", "the Secret %s, which spec.clusterMetadata.nodeAccessSecretRef names, may not be read: bind the ClusterRole agent-service-secrets in its namespace", key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the node access %s: %w", key, err)
 	}

@@ -235,6 +235,9 @@ func (r *Reconciler) ignitionToken(ctx context.Context, agent *agentv1.Agent) (s
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", domain.Refuse(domain.Invalid, "TokenNotFound", "the Secret %q that ignitionEndpointTokenReference names is not there", ref.Name)
+	case apierrors.IsForbidden(err):
+		return "", domain.Refuse(domain.Invalid, "SecretForbidden", "the Secret %q that ignitionEndpointTokenReference names may not be read: bind the ClusterRole agent-service-secrets in namespace %s",
+			ref.Name, agent.Namespace)
 	case err != nil:
 		return "", fmt.Errorf("reading the token of the ignition endpoint: %w", err)
 	case len(secret.Data["ignition-token"]) == 0:

@@ -118,6 +118,9 @@ func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return domain.Refuse(domain.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef of the ClusterDeployment names is not there", ref.Name)
+	case apierrors.IsForbidden(err):
+		return domain.Refuse(domain.Invalid, "SecretForbidden", "the Secret %q that pullSecretRef of the ClusterDeployment names may not be read: bind the ClusterRole agent-service-secrets in namespace %s",
+			ref.Name, seen.deployment.Namespace)
 	case err != nil:
 		return fmt.Errorf("reading the pull secret: %w", err)
 	case len(secret.Data[hivev1.SecretKeyDockerConfigJSON]) == 0:

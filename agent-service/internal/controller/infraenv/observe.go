@@ -92,6 +92,8 @@ func (r *Reconciler) pullSecret(ctx context.Context, namespace, name string) (st
 	switch {
 	case name == "" || apierrors.IsNotFound(err):
 		return "", domain.Refuse(domain.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef names is not there", name)
+	case apierrors.IsForbidden(err):
+		return "", domain.Refuse(domain.Invalid, "SecretForbidden", "the Secret %q that pullSecretRef names may not be read: bind the ClusterRole agent-service-secrets in namespace %s", name, namespace)
 	case err != nil:
 		return "", fmt.Errorf("reading the pull secret: %w", err)
 	case len(secret.Data[hivev1.SecretKeyDockerConfigJSON]) == 0:

@@ -195,7 +195,7 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 		return true, fmt.Sprintf("The Node %s stays: it is host %s by now", release.NodeName, heir), nil
 	}
 	access, err := workload.ReadAccess(ctx, r.Live, deployment)
-	if domain.KindOf(err) == domain.Conflict || apierrors.IsForbidden(err) { // there is none that can be used, or it may not be read
+	if domain.KindOf(err) == domain.Conflict { // there is none that can be used, or it may not be read
 		return false, "", awayError{err}
 	}
 	if err != nil {
