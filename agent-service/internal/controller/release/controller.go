@@ -42,6 +42,8 @@ const (
 	clockSkew = 5 * time.Minute
 	// look is how often pods that are leaving are looked at, and a cluster that is away is tried.
 	look = 2 * time.Second
+	// silentLook is how often a host is looked at whose cluster another host asks.
+	silentLook = 10 * time.Second
 )
 
 // Service is what the controller needs of the service.
@@ -68,11 +70,13 @@ type Reconciler struct {
 	mu sync.Mutex
 	// answered is when the cluster of a host answered last, or was asked first.
 	answered map[domain.HostKey]time.Time
+	// silent are clusters that did not answer, by id, with whether a host asks them again. A cluster that accepts requests and answers none would otherwise occupy all workers.
+	silent map[string]bool
 }
 
 // New returns a Reconciler.
 func New(d Deps) *Reconciler {
-	return &Reconciler{Deps: d, answered: map[domain.HostKey]time.Time{}}
+	return &Reconciler{Deps: d, answered: map[domain.HostKey]time.Time{}, silent: map[string]bool{}}
 }
 
 // SetupWithManager registers the controller.
@@ -153,6 +157,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	if err != nil {
 		away := now.Sub(r.since(key, now))
 		if away < AnswerTimeout {
+			if errors.Is(err, errAsked) {
+				return ctrl.Result{RequeueAfter: silentLook}, nil
+			}
 			logf.FromContext(ctx).Info("cluster of a released host cannot be reached, trying again", "cluster", h.Release.Cluster, "why", err.Error())
 			return ctrl.Result{RequeueAfter: look}, nil
 		}
@@ -175,6 +182,9 @@ type awayError struct{ error }
 
 func (e awayError) Unwrap() error { return e.error }
 
+// errAsked says that a cluster did not answer, and that another host asks it again.
+var errAsked = errors.New("another host waits for the cluster")
+
 // depart goes on with the departure.
 func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, note string, err error) {
 	release := h.Release
@@ -182,6 +192,7 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	deployment := &hivev1.ClusterDeployment{}
 	err = r.Client.Get(ctx, key, deployment)
 	if apierrors.IsNotFound(err) || err == nil && string(deployment.UID) != release.ClusterID {
+		r.answers(release.ClusterID)
 		return true, "The cluster is gone", nil
 	}
 	if err != nil {
@@ -215,10 +226,38 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	former := *h
 	former.ClusterID, former.Stamps.Binding = release.ClusterID, release.Binding
 	departure := workload.Departure{NodeName: release.NodeName, TokenID: r.Tokens.ID(&former), Since: release.StartedAt.Add(clockSkew), DrainUntil: until}
+	if !r.asks(release.ClusterID) {
+		return false, "", awayError{errAsked}
+	}
 	if gone, note, err = departure.Depart(ctx, cluster, r.Clock.Now()); err != nil {
+		r.isSilent(release.ClusterID)
 		return false, "", awayError{err}
 	}
+	r.answers(release.ClusterID)
 	return gone, note, nil
+}
+
+// asks says whether a host may ask its cluster: of a silent one, one host at a time may.
+func (r *Reconciler) asks(cluster string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked, silent := r.silent[cluster]
+	if silent {
+		r.silent[cluster] = true
+	}
+	return !asked
+}
+
+func (r *Reconciler) isSilent(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent[cluster] = false
+}
+
+func (r *Reconciler) answers(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.silent, cluster)
 }
 
 // heir is another host that has the name of the Node in the cluster by now, empty for none.

@@ -6,6 +6,11 @@ package release_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -56,18 +62,51 @@ func (s *service) LeaveCluster(_ context.Context, _ domain.HostKey, _ time.Time,
 // authority is a certificate that nothing was signed by.
 const authority = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
-// unreachable is a kubeconfig of an address at which nothing listens.
-const unreachable = `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
-	"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`
+// at is a kubeconfig of a server.
+func at(server string) []byte {
+	return []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + server + `"}}],
+	"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`)
+}
+
+// unreachable is an address at which nothing listens.
+const unreachable = "https://127.0.0.1:1"
+
+// hanging is an API server that accepts requests and answers none. It counts them.
+func hanging(t *testing.T) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = &atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return server.URL, asked
+}
+
+// taker is a cluster that takes nodes, and the Secret of its node access.
+func taker(server string) (*hivev1.ClusterDeployment, *corev1.Secret) {
+	return &hivev1.ClusterDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "1"},
+			Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
+		}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "access"}, Type: hivev1.SecretTypeNodeAccess, Data: map[string][]byte{
+			hivev1.SecretKeyKubeconfig: at(server), hivev1.NodeAccessKeyServer: []byte(unreachable), hivev1.NodeAccessKeyCA: []byte(authority), hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"),
+		}}
+}
+
+// builder makes an API server that no controller writes to.
+func builder(t *testing.T) *fake.ClientBuilder {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&agentv1.Agent{}, agent.HostIndex, func(client.Object) []string { return nil })
+}
 
 func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
-	deployment := &hivev1.ClusterDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "1"},
-		Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "access"}, Type: hivev1.SecretTypeNodeAccess, Data: map[string][]byte{
-		hivev1.SecretKeyKubeconfig: []byte(unreachable), hivev1.NodeAccessKeyServer: []byte("https://127.0.0.1:1"), hivev1.NodeAccessKeyCA: []byte(authority), hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"),
-	}}
+	deployment, secret := taker(unreachable)
+	silent, _ := hanging(t)
+	_, hangs := taker(silent)
 	for name, c := range map[string]struct {
 		objects []client.Object
 		members []domain.Host
@@ -75,6 +114,7 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 		says    string
 	}{
 		"its API does not answer":         {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
+		"its API takes requests only":     {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
 		"its node access is gone":         {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
 		"it is gone":                      {says: "The cluster is gone"},
 		"another has its name by now":     {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "2"}}}, says: "The cluster is gone"},
@@ -83,17 +123,13 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 		"a member that is another's Node": {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h3"}, Node: domain.Node{Name: "worker-3"}}}, waits: release.AnswerTimeout, says: "did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
-				require.NoError(t, add(scheme))
-			}
 			objects := make([]client.Object, 0, len(c.objects))
 			for _, o := range c.objects {
 				copied, ok := o.DeepCopyObject().(client.Object)
 				require.True(t, ok)
 				objects = append(objects, copied)
 			}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&agentv1.Agent{}, agent.HostIndex, func(client.Object) []string { return nil }).Build()
+			api := builder(t).WithObjects(objects...).Build()
 			clock := testingclock.NewFakePassiveClock(time.Now())
 			tokens, err := workload.NewTokens([]byte("key"))
 			require.NoError(t, err)
@@ -102,15 +138,20 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 				Release: domain.Release{ClusterID: "1", Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}, NodeName: "worker-1", StartedAt: clock.Now().Add(-time.Hour)},
 			}}
 			r := release.New(release.Deps{Client: api, Live: api, Service: s, Tokens: tokens, Clock: clock})
+			reconcile := func() (ctrl.Result, error) { // sooner than a request to a cluster times out
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				return r.Reconcile(ctx, s.host.HostKey)
+			}
 			for waited := time.Duration(0); waited < c.waits; waited += 30 * time.Second {
-				result, err := r.Reconcile(t.Context(), s.host.HostKey)
+				result, err := reconcile()
 				require.NoError(t, err)
 				assert.Positive(t, result.RequeueAfter, "it is tried again after %s", waited)
 				assert.Empty(t, s.notes)
 				clock.SetTime(clock.Now().Add(30 * time.Second))
 			}
 			for range 2 {
-				result, err := r.Reconcile(t.Context(), s.host.HostKey)
+				result, err := reconcile()
 				require.NoError(t, err)
 				assert.Zero(t, result)
 			}
@@ -122,17 +163,10 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 
 // While the management cluster or the database is away, nothing is known of the cluster: the machine keeps its Node until it has been asked.
 func TestAManagementClusterThatIsAwayGivesUpNoNode(t *testing.T) {
-	deployment := &hivev1.ClusterDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "1"},
-		Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
-		require.NoError(t, add(scheme))
-	}
+	deployment, _ := taker(unreachable)
 	away := errors.New("connection refused")
 	var secrets error
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(deployment).WithIndex(&agentv1.Agent{}, agent.HostIndex, func(client.Object) []string { return nil }).
+	api := builder(t).WithObjects(deployment).
 		WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if _, isSecret := object.(*corev1.Secret); isSecret && secrets != nil {
 				return secrets
@@ -160,4 +194,86 @@ func TestAManagementClusterThatIsAwayGivesUpNoNode(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, result.RequeueAfter, "the wait for the cluster begins now")
 	assert.Empty(t, s.notes)
+}
+
+// rack knows many hosts that leave the same cluster.
+type rack struct {
+	release.Service
+	host domain.Host
+	mu   sync.Mutex
+	left map[domain.HostKey]string
+}
+
+func (s *rack) GetHost(_ context.Context, _ domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.host
+	h.HostKey = key
+	if _, left := s.left[key]; left {
+		h.Release.LeftAt = time.Now()
+	}
+	return &h, nil
+}
+
+func (s *rack) ListHosts(context.Context, domain.Principal, domain.HostFilter) (domain.List[domain.Host], error) {
+	return domain.List[domain.Host]{}, nil
+}
+
+func (s *rack) LeaveCluster(_ context.Context, key domain.HostKey, _ time.Time, note string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[key] = note
+	return nil
+}
+
+// A cluster that accepts requests and answers none occupies one worker, however many hosts leave it: the hosts of other clusters do not wait for it. All of its hosts are free in time.
+func TestAClusterThatHangsIsAskedByOneHostAtATime(t *testing.T) {
+	url, asked := hanging(t)
+	deployment, secret := taker(url)
+	api := builder(t).WithObjects(deployment, secret).Build()
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	tokens, err := workload.NewTokens([]byte("key"))
+	require.NoError(t, err)
+	s := &rack{left: map[domain.HostKey]string{}, host: domain.Host{State: lifecycle.Reclaiming, Release: domain.Release{
+		ClusterID: "1", Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}, NodeName: "worker-1", StartedAt: clock.Now().Add(-time.Hour),
+	}}}
+	r := release.New(release.Deps{Client: api, Live: api, Service: s, Tokens: tokens, Clock: clock})
+	key := func(n int) domain.HostKey { return domain.HostKey{InfraEnvID: "e", HostID: strconv.Itoa(n)} }
+	brief := func(n int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := r.Reconcile(ctx, key(n))
+		require.NoError(t, err)
+	}
+	const hosts = 12
+	brief(0)
+	require.Equal(t, int64(1), asked.Load())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error, 1)
+	go func() {
+		_, err := r.Reconcile(ctx, key(1))
+		waits <- err
+	}()
+	require.Eventually(t, func() bool { return asked.Load() == 2 }, time.Minute, time.Millisecond)
+	for n := range hosts {
+		if n == 1 {
+			continue
+		}
+		result, err := r.Reconcile(t.Context(), key(n))
+		require.NoError(t, err)
+		assert.Positive(t, result.RequeueAfter)
+	}
+	assert.Equal(t, int64(2), asked.Load(), "one of them waits for an answer")
+	cancel()
+	require.NoError(t, <-waits)
+	brief(2)
+	assert.Equal(t, int64(3), asked.Load(), "the next one may ask")
+
+	clock.SetTime(clock.Now().Add(release.AnswerTimeout))
+	for n := range hosts {
+		brief(n)
+		assert.Contains(t, s.left[key(n)], "did not answer for 2m0s")
+	}
 }
