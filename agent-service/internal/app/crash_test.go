@@ -129,6 +129,9 @@ type crashEnv struct {
 	// downloads counts how often a machine got the image of its system.
 	downloads atomic.Int64
 	authority *token.Authority
+	// current is the injector of the process that was started last, and inCluster counts the crashes at its writes to the cluster of throughInjector.
+	current   atomic.Pointer[faultinject.Injector]
+	inCluster atomic.Int64
 }
 
 func newCrashEnv(t *testing.T, changes ...func(*Options)) *crashEnv {
@@ -215,6 +218,7 @@ func (w *crashEnv) replica(f *faultinject.Injector) {
 func (w *crashEnv) process(ctx context.Context, f *faultinject.Injector) {
 	way := w.shared.process()
 	f.End = way.cut
+	w.current.Store(f)
 	o := w.options
 	o.kube = rest.CopyConfig(o.kube)
 	o.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return f.Transport(next) })

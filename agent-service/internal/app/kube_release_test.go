@@ -5,8 +5,16 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +24,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
@@ -24,6 +33,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -248,26 +258,65 @@ func (c *cluster) pod(node string) *corev1.Pod {
 	return pod
 }
 
-// TestADeathAtEveryWriteOfARelease kills the service before and after every write to the Kubernetes API and every commit, from the bind of a machine to its second one. Each time
-// another process goes on. The Node goes, the machine is wiped, and what is told is told once.
+// TestADeathAtEveryWriteOfARelease kills the service before and after every write to the Kubernetes API, every write to the cluster that the machine joins and leaves, and every commit, from
+// the bind of the machine to its second one. Each time another process goes on. The machine joins, the Node goes, the machine is wiped, and each event is recorded once.
 func TestADeathAtEveryWriteOfARelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many releases are not made in a short run")
 	}
 	t.Parallel()
 	const period = 6
-	for first := 1; first <= period; first++ {
-		t.Run(fmt.Sprintf("from write %d", first), func(t *testing.T) {
-			t.Parallel()
-			w := newCrashEnv(t)
-			w.reside = true
-			processes := &faultinject.Sequence{First: first, Period: period}
-			w.run(func() (*faultinject.Injector, bool) { return processes.Next(), true })
-			w.release(worker(w.namespace))
-			assert.Positive(t, processes.Crashes())
-		})
-	}
+	var inCluster atomic.Int64
+	t.Run("writes", func(t *testing.T) {
+		for first := 1; first <= period; first++ {
+			t.Run(fmt.Sprintf("from %d", first), func(t *testing.T) {
+				t.Parallel()
+				w := newCrashEnv(t)
+				w.reside = true
+				bootstrappers(w.cluster)
+				processes := &faultinject.Sequence{First: first, Period: period}
+				w.run(func() (*faultinject.Injector, bool) { return processes.Next(), true })
+				w.release(worker(w.namespace))
+				assert.Positive(t, processes.Crashes())
+				inCluster.Add(w.inCluster.Load())
+			})
+		}
+	})
+	assert.Positive(t, inCluster.Load(), "processes died at writes to the cluster")
 }
+
+// throughInjector makes the node access of a cluster a way on which the process that runs may die.
+func (w *crashEnv) throughInjector(secret *corev1.Secret) {
+	w.Helper()
+	config := rest.CopyConfig(controlplanetest.Start(w.T))
+	target, err := url.Parse(config.Host)
+	require.NoError(w, err)
+	direct, err := rest.TransportFor(config)
+	require.NoError(w, err)
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Authorization")
+		},
+		Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			f := w.current.Load()
+			before := f.Err()
+			answer, err := f.ClusterTransport(direct).RoundTrip(r)
+			if before == nil && errors.Is(err, faultinject.ErrCrashed) {
+				w.inCluster.Add(1)
+			}
+			return answer, err
+		}),
+	})
+	w.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	change(w.cluster, secret, func(s *corev1.Secret) { s.Data[hivev1.SecretKeyKubeconfig] = kubeconfigOf(w.T, server) })
+}
+
+// roundTrip is a function as http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // release binds a machine of a name, and frees it.
 func (w *crashEnv) release(name string) {
@@ -275,7 +324,8 @@ func (w *crashEnv) release(name string) {
 	infraEnv, image := w.rack()
 	change(w.cluster, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} })
 	w.until(infraEnv, "the policy is known", func() bool { return w.policy(infraEnv) == domain.WipeInstalledDisk })
-	deployment, _ := w.takesNodesIn(w.namespace)
+	deployment, secret := w.takesNodesIn(w.namespace)
+	w.throughInjector(secret)
 	m := w.bootWith(string(infraEnv.UID), image, 1, 0)
 	agent := w.agent(m)
 	bind := func() {
@@ -285,6 +335,7 @@ func (w *crashEnv) release(name string) {
 		w.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 	}
 	bind()
+	w.decided(w.asks(m.installed.join(w.T).Token, name), certificatesv1.CertificateApproved)
 	node := w.node(name, corev1.ConditionTrue)
 	w.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
 	w.asksForInstructions(agent)

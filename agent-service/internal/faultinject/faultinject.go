@@ -187,11 +187,21 @@ func (f *Injector) Crash() {
 }
 
 // Transport is the way to the Kubernetes API as the process uses it. Writes are all requests that write, but for events, which may be lost.
-func (f *Injector) Transport(next http.RoundTripper) http.RoundTripper { return transport{next, f} }
+func (f *Injector) Transport(next http.RoundTripper) http.RoundTripper {
+	return transport{next, f, func(r *http.Request) bool {
+		return strings.Contains(r.URL.Path, "/namespaces/") && !strings.Contains(r.URL.Path, "/events")
+	}}
+}
+
+// ClusterTransport is the way to the API of a cluster that takes nodes. Writes are all requests that write.
+func (f *Injector) ClusterTransport(next http.RoundTripper) http.RoundTripper {
+	return transport{next, f, func(*http.Request) bool { return true }}
+}
 
 type transport struct {
 	next     http.RoundTripper
 	injector *Injector
+	counts   func(*http.Request) bool
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -200,7 +210,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.injector.Err(); err != nil {
 		return nil, err
 	}
-	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/") && !strings.Contains(r.URL.Path, "/events") {
+	if r.Method != http.MethodGet && t.counts(r) {
 		var err error
 		if last, err = t.injector.begin(); err != nil {
 			return nil, err
