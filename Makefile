@@ -217,10 +217,10 @@ e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (nod
 	@echo "== e2e in kind"
 	@E2E_ENVIRONMENT=kind go -C e2e test -count=1 -shuffle=on -timeout=45m -v ./journeys/...
 
-e2e-kind-production: controlplane build $(BIN)/kind ## Install a release, use, upgrade and remove it, with two replicas on three nodes of kind (KIND_NODE_IMAGE).
+e2e-kind-production: prerequisites controlplane build $(BIN)/kind ## Install a release, use, upgrade and remove it, with two replicas on three nodes of kind (KIND_NODE_IMAGE).
 	@hack/release --dist=$(BIN)/dist --platforms=linux/$$(go env GOARCH) v0.2.0 $(OPERATORS) control-plane
 	@rm -rf $(BIN)/airgap && mkdir -p $(BIN)/airgap
-	@tar -xf "$$(hack/airgap --dist=$(BIN)/dist --platforms=linux/$$(go env GOARCH))" -C $(BIN)/airgap --strip-components=1
+	@tar -xf "$$(hack/airgap --dist=$(BIN)/dist)" -C $(BIN)/airgap --strip-components=1
 	@cd $(BIN)/airgap && sha256sum --check --quiet SHA256SUMS
 	@echo "== a release in kind, from its archive for networks without a registry"
 	@MUSTER_DIST=$(BIN)/airgap go -C e2e test -ldflags=-w -count=1 -timeout=75m -v ./production

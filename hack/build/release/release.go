@@ -16,11 +16,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Write writes images, their SBOMs and provenance, and the licences of what is inside below dist: images/NAME, sbom, provenance, licences.
-func (b Build) Write(dist string, images []Image, from Sources) error {
+// Write writes images and programs, their SBOMs and provenance, and the licences of what is inside below dist: images/NAME, NAME_OS_ARCH.tar.gz or
+// bin/NAME-OS-ARCH, sbom, provenance, licences.
+func (b Build) Write(dist string, images []Image, programs []Program, from Sources) error {
 	all := map[string]Package{}
 	for _, image := range images {
-		packages, err := b.sboms(dist, image, from)
+		packages, err := b.sboms(dist, image.Name, image.Roots, from)
 		if err != nil {
 			return err
 		}
@@ -28,11 +29,21 @@ func (b Build) Write(dist string, images []Image, from Sources) error {
 		if err != nil {
 			return err
 		}
-		statement, err := b.Provenance(image.Name, digest, values(packages))
+		if err := b.state(dist, image.Name, []Subject{{image.Name, digest}}, packages); err != nil {
+			return err
+		}
+		maps.Copy(all, packages)
+	}
+	for _, program := range programs {
+		packages, err := b.sboms(dist, program.Name, program.Roots, from)
 		if err != nil {
 			return err
 		}
-		if err := put(statement, dist, "provenance", image.Name+".intoto.json"); err != nil {
+		files, err := program.write(dist)
+		if err != nil {
+			return err
+		}
+		if err := b.state(dist, program.Name, files, packages); err != nil {
 			return err
 		}
 		maps.Copy(all, packages)
@@ -40,19 +51,28 @@ func (b Build) Write(dist string, images []Image, from Sources) error {
 	return WriteLicences(filepath.Join(dist, "licences"), values(all))
 }
 
-// sboms writes the SBOM of each platform of an image and returns what all of them hold.
-func (b Build) sboms(dist string, image Image, from Sources) (map[string]Package, error) {
+// state writes the provenance of an image or a program.
+func (b Build) state(dist, name string, of []Subject, packages map[string]Package) error {
+	statement, err := b.Provenance(of, values(packages))
+	if err != nil {
+		return err
+	}
+	return put(statement, dist, "provenance", name+".intoto.json")
+}
+
+// sboms writes the SBOM of each platform of an image or a program and returns what all of them hold.
+func (b Build) sboms(dist, name string, roots map[string]string, from Sources) (map[string]Package, error) {
 	packages := map[string]Package{}
-	for _, platform := range sorted(image.Roots) {
-		contents, err := from.Read(image.Roots[platform])
+	for _, platform := range sorted(roots) {
+		contents, err := from.Read(roots[platform])
 		if err != nil {
-			return nil, fmt.Errorf("image %s for %s: %w", image.Name, platform, err)
+			return nil, fmt.Errorf("%s for %s: %w", name, platform, err)
 		}
-		document, err := b.SBOM(image.Name, platform, contents)
+		document, err := b.SBOM(name, platform, contents)
 		if err != nil {
 			return nil, err
 		}
-		if err := put(document, dist, "sbom", image.Name+"_"+strings.ReplaceAll(platform, "/", "_")+".spdx.json"); err != nil {
+		if err := put(document, dist, "sbom", name+"_"+strings.ReplaceAll(platform, "/", "_")+".spdx.json"); err != nil {
 			return nil, err
 		}
 		for _, p := range contents.Packages {

@@ -38,15 +38,21 @@ func sources(t *testing.T) release.Sources {
 	return release.Sources{Modules: modules, Goroot: goroot}
 }
 
-// stage is a staged image for two platforms. Its program says, as any Go program does, what it was linked from.
+// program says, as any Go program does, what it was linked from.
+func program(t *testing.T) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "release")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../cmd/release").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return content
+}
+
+// stage is a staged image for two platforms.
 func stage(t *testing.T) []release.Image {
 	t.Helper()
-	dir := t.TempDir()
-	program := filepath.Join(t.TempDir(), "release")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/release").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	content, err := os.ReadFile(program)
-	require.NoError(t, err)
+	dir, content := t.TempDir(), program(t)
 	for _, platform := range []string{"linux_amd64", "linux_arm64"} {
 		bin := filepath.Join(dir, "tool", platform, "usr", "local", "bin")
 		require.NoError(t, os.MkdirAll(bin, 0o755))
@@ -60,7 +66,7 @@ func stage(t *testing.T) []release.Image {
 func TestARegistryTakesTheImagesOfARelease(t *testing.T) {
 	dist := t.TempDir()
 	images := stage(t)
-	require.NoError(t, build.Write(dist, images, sources(t)))
+	require.NoError(t, build.Write(dist, images, nil, sources(t)))
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	pushed, err := release.Push(dist, strings.TrimPrefix(server.URL, "http://")+"/muster-io")
@@ -107,7 +113,7 @@ func read(t *testing.T, path ...string) map[string]any {
 
 func TestAReleaseSaysWhatIsInside(t *testing.T) {
 	dist := t.TempDir()
-	require.NoError(t, build.Write(dist, stage(t), sources(t)))
+	require.NoError(t, build.Write(dist, stage(t), nil, sources(t)))
 	sbom := read(t, dist, "sbom", "tool_linux_arm64.spdx.json")
 	assert.Equal(t, "SPDX-2.3", sbom["spdxVersion"])
 	text, err := json.Marshal(sbom)
@@ -133,6 +139,75 @@ func TestAReleaseSaysWhatIsInside(t *testing.T) {
 	check.Dir = dist
 	out, err := check.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+const manifest = `# Manifest of a plugin
+kind: Plugin
+spec:
+  version: v0.0.0
+  platforms:
+  - {uri: "https://example.com/v0.0.0/tool_linux_arm64.tar.gz", sha256: "0", bin: tool}
+  - {uri: "https://example.com/v0.0.0/tool_darwin_arm64.tar.gz", sha256: "0", bin: tool}
+`
+
+// stagePrograms is a staged program for two platforms.
+func stagePrograms(t *testing.T, packed bool) []release.Program {
+	t.Helper()
+	dir, content := t.TempDir(), program(t)
+	for _, platform := range []string{"linux_arm64", "darwin_arm64"} {
+		root := filepath.Join(dir, "tool", platform)
+		require.NoError(t, os.MkdirAll(root, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "tool"), content, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "LICENSE"), []byte("of the tool"), 0o600))
+	}
+	programs, err := release.StagePrograms(dir, packed)
+	require.NoError(t, err)
+	return programs
+}
+
+// Users download archives of the plugin; krew checks them. What is inside is listed, with its licences, as it is for images.
+func TestProgramsThatUsersDownloadSayWhatIsInside(t *testing.T) {
+	dist := t.TempDir()
+	require.NoError(t, build.Write(dist, nil, stagePrograms(t, true), sources(t)))
+	listed, err := exec.CommandContext(t.Context(), "tar", "-tzvf", filepath.Join(dist, "tool_darwin_arm64.tar.gz")).CombinedOutput()
+	require.NoError(t, err, "%s", listed)
+	assert.Regexp(t, `-rwxr-xr-x 0/0 .* tool\n`, string(listed))
+	assert.Regexp(t, `-rw-r--r-- 0/0 .* LICENSE\n`, string(listed))
+
+	text, err := json.Marshal(read(t, dist, "sbom", "tool_darwin_arm64.spdx.json"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "pkg:golang/github.com/google/go-containerregistry@v")
+	licences, err := filepath.Glob(filepath.Join(dist, "licences", "github.com_google_go-containerregistry@*", "LICENSE"))
+	require.NoError(t, err)
+	assert.Len(t, licences, 1)
+
+	filled, err := release.Krew([]byte(manifest), dist, "v0.2.0")
+	require.NoError(t, err)
+	subjects := read(t, dist, "provenance", "tool.intoto.json")["subject"].([]any)
+	require.Len(t, subjects, 2)
+	for _, subject := range subjects {
+		s := subject.(map[string]any)
+		assert.Contains(t, string(filled), "sha256: "+s["digest"].(map[string]any)["sha256"].(string))
+		assert.Contains(t, string(filled), "https://example.com/v0.2.0/"+s["name"].(string))
+	}
+
+	require.NoError(t, os.Remove(filepath.Join(dist, "tool_darwin_arm64.tar.gz")))
+	filled, err = release.Krew([]byte(manifest), dist, "v0.2.0")
+	require.NoError(t, err)
+	assert.NotContains(t, string(filled), "darwin", "a platform without an archive")
+	require.NoError(t, os.WriteFile(filepath.Join(dist, "tool_plan9_arm64.tar.gz"), nil, 0o600))
+	_, err = release.Krew([]byte(manifest), dist, "v0.2.0")
+	require.ErrorContains(t, err, "names 1 of 2 archives")
+}
+
+// The program that copies images goes with them, as it is.
+func TestAProgramAlone(t *testing.T) {
+	dist := t.TempDir()
+	require.NoError(t, build.Write(dist, nil, stagePrograms(t, false), sources(t)))
+	info, err := os.Stat(filepath.Join(dist, "bin", "tool-linux-arm64"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o755), info.Mode())
+	assert.FileExists(t, filepath.Join(dist, "sbom", "tool_linux_arm64.spdx.json"))
 }
 
 // What is inside a live image is not in its programs: the packages of Debian are listed, with the texts of their licences.

@@ -37,7 +37,7 @@ func spdxID(kind, name string) string {
 	return "SPDXRef-" + kind + "-" + unfit.ReplaceAllString(name, "-")
 }
 
-// SBOM is the list of what an image for a platform holds, as a document of SPDX 2.3.
+// SBOM is the list of what an image or a program for a platform holds, as a document of SPDX 2.3.
 func (b Build) SBOM(image, platform string, contents Contents) ([]byte, error) {
 	root := spdxID("Image", image)
 	packages := []map[string]any{{
@@ -73,8 +73,18 @@ func (b Build) SBOM(image, platform string, contents Contents) ([]byte, error) {
 	}, "", " ")
 }
 
-// Provenance says from what an image was built, as an in-toto statement with a SLSA 1.0 predicate. CI signs it.
-func (b Build) Provenance(image string, digest v1.Hash, packages []Package) ([]byte, error) {
+// Subject is what a statement is about: an image, or a file.
+type Subject struct {
+	Name   string
+	Digest v1.Hash
+}
+
+// Provenance says from what an image or the files of a program were built, as an in-toto statement with a SLSA 1.0 predicate. CI signs it.
+func (b Build) Provenance(of []Subject, packages []Package) ([]byte, error) {
+	subjects := make([]map[string]any, 0, len(of))
+	for _, s := range of {
+		subjects = append(subjects, map[string]any{"name": s.Name, "digest": map[string]string{s.Digest.Algorithm: s.Digest.Hex}})
+	}
 	dependencies := []map[string]any{{"uri": "git+" + b.Repository + "@" + b.Version, "digest": map[string]string{"gitCommit": b.Commit}}}
 	for _, p := range packages {
 		d := map[string]any{"uri": p.URL}
@@ -85,7 +95,7 @@ func (b Build) Provenance(image string, digest v1.Hash, packages []Package) ([]b
 	}
 	return json.MarshalIndent(map[string]any{
 		"_type":         "https://in-toto.io/Statement/v1",
-		"subject":       []map[string]any{{"name": image, "digest": map[string]string{digest.Algorithm: digest.Hex}}},
+		"subject":       subjects,
 		"predicateType": "https://slsa.dev/provenance/v1",
 		"predicate": map[string]any{
 			"buildDefinition": map[string]any{

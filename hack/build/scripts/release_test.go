@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -20,21 +21,24 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
-// A release of one operator, for this machine, is complete and says its version.
+// A release of one operator and of the plugin, for this machine, is complete and says its version.
 func TestAReleaseOfOneOperator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles an operator")
 	}
 	dist := filepath.Join(t.TempDir(), "dist")
-	cmd := exec.CommandContext(t.Context(), hack(t, "release"), "--dist="+dist, "--platforms=linux/"+runtime.GOARCH, "v0.2.0", "ipam-operator")
+	cmd := exec.CommandContext(t.Context(), hack(t, "release"), "--dist="+dist, "--platforms=linux/"+runtime.GOARCH, "--plugin-platforms=linux/"+runtime.GOARCH,
+		"v0.2.0", "ipam-operator", "kubectl-muster")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, name := range []string{
 		"LICENSE", "NOTES.md", "SHA256SUMS", "charts/ipam-operator-0.2.0.tgz", "images/ipam-operator/index.json", "install/ipam-operator.yaml",
 		"licences/LICENCES.txt", "licences/SOURCES.txt", "provenance/ipam-operator.intoto.json",
-		"sbom/ipam-operator_linux_" + runtime.GOARCH + ".spdx.json",
+		"sbom/ipam-operator_linux_" + runtime.GOARCH + ".spdx.json", "bin/release-linux-" + runtime.GOARCH, "sbom/release_linux_" + runtime.GOARCH + ".spdx.json",
+		"muster.yaml", "kubectl-muster_linux_" + runtime.GOARCH + ".tar.gz", "provenance/kubectl-muster.intoto.json", "sbom/kubectl-muster_linux_" + runtime.GOARCH + ".spdx.json",
 	} {
 		info, err := os.Stat(filepath.Join(dist, name))
 		if assert.NoError(t, err) {
@@ -46,13 +50,46 @@ func TestAReleaseOfOneOperator(t *testing.T) {
 	assert.Contains(t, string(install), "image: ghcr.io/muster-io/ipam-operator:v0.2.0")
 	assert.Contains(t, string(install), "name: ippools.ipam.metal3.io")
 	assert.NotContains(t, string(install), "v0.1.0")
+	hasPlugin(t, dist)
 	canBeCarriedOver(t, dist)
+}
+
+// hasPlugin installs the plugin as krew does: it has the checksum and the program that its manifest says, and the version of the release.
+func hasPlugin(t *testing.T, dist string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dist, "muster.yaml"))
+	require.NoError(t, err)
+	var manifest struct {
+		Spec struct {
+			Version   string `yaml:"version"`
+			Platforms []struct {
+				URI    string `yaml:"uri"`
+				SHA256 string `yaml:"sha256"`
+				Bin    string `yaml:"bin"`
+			} `yaml:"platforms"`
+		} `yaml:"spec"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &manifest))
+	assert.Equal(t, "v0.2.0", manifest.Spec.Version)
+	require.Len(t, manifest.Spec.Platforms, 1)
+	platform := manifest.Spec.Platforms[0]
+	assert.Contains(t, platform.URI, "/v0.2.0/")
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", `echo "$1  $2" | sha256sum --check --quiet && tar -xzf "$2" -C "$3" && PATH=$3 && export PATH && "$4" --version && kubectl_complete-muster sta`, "sh",
+		platform.SHA256, filepath.Join(dist, path.Base(platform.URI)), t.TempDir(), platform.Bin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "v0.2.0")
+	assert.Contains(t, string(out), "status\t")
+	licences, err := os.ReadFile(filepath.Join(dist, "licences", "LICENCES.txt"))
+	require.NoError(t, err)
+	assert.Contains(t, string(licences), "github.com/spf13/cobra ")
+	assert.Contains(t, string(licences), "github.com/google/go-containerregistry ")
 }
 
 // canBeCarriedOver packs the release, unpacks it elsewhere, and copies its image to a registry with nothing but what is in the archive.
 func canBeCarriedOver(t *testing.T, dist string) {
 	t.Helper()
-	archive, err := exec.CommandContext(t.Context(), hack(t, "airgap"), "--dist="+dist, "--platforms=linux/"+runtime.GOARCH).Output()
+	archive, err := exec.CommandContext(t.Context(), hack(t, "airgap"), "--dist="+dist).Output()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `tar -xf "$1" && cd muster-v0.2.0 && sha256sum --check --quiet SHA256SUMS`, "sh", strings.TrimSpace(string(archive)))
 	cmd.Dir = t.TempDir()

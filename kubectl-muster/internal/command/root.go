@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/buildinfo"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -54,7 +54,7 @@ func New(streams Streams) *cobra.Command {
 		Short: "Claim clusters, bind machines, and see what is not fine",
 		Long: "Claim clusters, bind machines, and see what is not fine.\n\n" +
 			"Every command works with custom resources and your own rights. It changes nothing that kubectl could not change.",
-		Version:       version(),
+		Version:       buildinfo.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: false,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl muster"},
@@ -64,13 +64,6 @@ func New(streams Streams) *cobra.Command {
 	s.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(s.claim(), s.release(), s.pools(), s.hosts(), s.bind(), s.unbind(), s.ips(), s.status(), s.gather())
 	return root
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // Scheme has all kinds that the commands read.

@@ -3,10 +3,12 @@
 
 // Command release assembles a release from staged file systems, and publishes one.
 //
-//	release images -version V -stage DIR -dist DIR [-tag NAME=TAG]...   OCI layouts, SBOMs, provenance, licences
-//	release notes V CHANGELOG                                           what changed, to standard output
-//	release checksums DIST                                              SHA256SUMS
-//	release push DIST REGISTRY                                          images to a registry; prints their digests
+//	release contents -version V -dist DIR [-images DIR] [-archives DIR] [-programs DIR] [-tag NAME=TAG]...
+//	                               OCI layouts, archives and programs of staged file systems, their SBOMs, provenance, licences
+//	release krew V DIST MANIFEST   the manifest for krew, to standard output
+//	release notes V CHANGELOG      what changed, to standard output
+//	release checksums DIST         SHA256SUMS
+//	release push DIST REGISTRY     images to a registry; prints their digests
 package main
 
 import (
@@ -42,11 +44,13 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name a command: images, notes, checksums or push")
+		return errors.New("name a command: contents, krew, notes, checksums or push")
 	}
 	switch command, args := args[0], args[1:]; {
-	case command == "images":
-		return images(ctx, args)
+	case command == "contents":
+		return contents(ctx, args)
+	case command == "krew" && len(args) == 3:
+		return krew(args[0], args[1], args[2])
 	case command == "notes" && len(args) == 2:
 		return notes(args[0], args[1])
 	case command == "checksums" && len(args) == 1:
@@ -72,9 +76,21 @@ func notes(version, changelog string) error {
 	return err
 }
 
-func images(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("images", flag.ContinueOnError)
-	version, stage, dist := flags.String("version", "", "version of the release"), flags.String("stage", "", "directory of staged file systems"), flags.String("dist", "", "directory to write to")
+func krew(version, dist, manifest string) error {
+	text, err := os.ReadFile(manifest) //nolint:gosec // the user names it
+	if err != nil {
+		return err
+	}
+	filled, err := release.Krew(text, dist, version)
+	fmt.Print(string(filled))
+	return err
+}
+
+func contents(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("contents", flag.ContinueOnError)
+	version, dist := flags.String("version", "", "version of the release"), flags.String("dist", "", "directory to write to")
+	staged := flags.String("images", "", "directory of file systems of images, as hack/images/build --stage makes it")
+	archives, programs := flags.String("archives", "", "directory of programs that users get as archives"), flags.String("programs", "", "directory of programs that users get as they are")
 	tags := map[string]string{}
 	flags.Func("tag", "NAME=TAG of an image that does not have the version of the release", func(s string) error {
 		name, tag, found := strings.Cut(s, "=")
@@ -86,14 +102,13 @@ func images(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	staged, err := release.Stage(*stage, *version)
+	images, err := stageImages(*staged, *version, tags)
 	if err != nil {
 		return err
 	}
-	for i := range staged {
-		if tag := tags[staged[i].Name]; tag != "" {
-			staged[i].Tag = tag
-		}
+	downloads, err := stagePrograms(*archives, *programs)
+	if err != nil {
+		return err
 	}
 	build, err := describe(ctx, *version)
 	if err != nil {
@@ -103,7 +118,35 @@ func images(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return build.Write(*dist, staged, from)
+	return build.Write(*dist, images, downloads, from)
+}
+
+func stageImages(dir, version string, tags map[string]string) ([]release.Image, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	staged, err := release.Stage(dir, version)
+	for i := range staged {
+		if tag := tags[staged[i].Name]; tag != "" {
+			staged[i].Tag = tag
+		}
+	}
+	return staged, err
+}
+
+func stagePrograms(archives, programs string) ([]release.Program, error) {
+	var out []release.Program
+	for dir, packed := range map[string]bool{archives: true, programs: false} {
+		if dir == "" {
+			continue
+		}
+		found, err := release.StagePrograms(dir, packed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
 }
 
 func describe(ctx context.Context, version string) (release.Build, error) {
