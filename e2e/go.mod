@@ -8,6 +8,7 @@ require (
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-containerregistry v0.22.1
 	github.com/google/uuid v1.6.0
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/muster-io/muster/apis v0.0.0
 	github.com/prometheus/common v0.72.0
 	github.com/stretchr/testify v1.12.1

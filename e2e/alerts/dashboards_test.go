@@ -112,12 +112,24 @@ type target struct {
 func boards(t *testing.T) map[string]board {
 	t.Helper()
 	found := map[string]board{}
+	for name, text := range texts(t) {
+		var b board
+		require.NoError(t, json.Unmarshal(text, &b))
+		found[name] = b
+	}
+	return found
+}
+
+// texts are the dashboards as Grafana gets them.
+func texts(t *testing.T) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
 	for _, component := range append(slices.Clone(operators), "overview") {
 		objects, err := render.Directory("deploy/components/monitoring/" + component)
 		require.NoError(t, err)
 		for _, object := range objects {
 			if object.GetLabels()["grafana_dashboard"] != "" {
-				found[component] = decode(t, object)
+				found[component] = textOf(t, object)
 			}
 		}
 		require.Contains(t, found, component)
@@ -125,16 +137,15 @@ func boards(t *testing.T) map[string]board {
 	return found
 }
 
-func decode(t *testing.T, object *unstructured.Unstructured) board {
+func textOf(t *testing.T, object *unstructured.Unstructured) []byte {
 	t.Helper()
 	var config corev1.ConfigMap
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &config))
 	require.Len(t, config.Data, 1)
-	var b board
 	for _, text := range config.Data {
-		require.NoError(t, json.Unmarshal([]byte(text), &b))
+		return []byte(text)
 	}
-	return b
+	return nil
 }
 
 // Grafana imports a dashboard whose schema it knows: panels have ids and places of their own, and take the data of the variable that a user sets.
