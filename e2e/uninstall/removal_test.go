@@ -60,7 +60,7 @@ func TestOperatorsAreRemovedUntilNothingIsLeft(t *testing.T) {
 	local.StopOperator("agent-service")
 	remove(t, local, "pool-operator", "clusters", "machine-pool")
 	local.StopOperator("pool-operator")
-	remove(t, local, "ipam-operator")
+	makeUninstall(t, local, "ipam-operator")
 	local.StopOperator("ipam-operator")
 	require.NoError(t, c.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: estate.Team}}))
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -75,9 +75,21 @@ func remove(t *testing.T, local *environment.Local, names ...string) {
 	t.Helper()
 	script, err := checkout.Path("hack", "uninstall")
 	require.NoError(t, err)
+	run(t, local, exec.CommandContext(t.Context(), script, append([]string{"--delete-objects", "--timeout", "120"}, names...)...))
+}
+
+// makeUninstall does the same with make, as docs/operations.md says.
+func makeUninstall(t *testing.T, local *environment.Local, name string) {
+	t.Helper()
+	root, err := checkout.Root()
+	require.NoError(t, err)
+	run(t, local, exec.CommandContext(t.Context(), "make", "-C", root, "uninstall", "WHAT="+name, "FLAGS=--delete-objects --timeout 120"))
+}
+
+func run(t *testing.T, local *environment.Local, cmd *exec.Cmd) {
+	t.Helper()
 	kubectl, err := environment.Kubectl(t.Context())
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), script, append([]string{"--delete-objects", "--timeout", "120"}, names...)...)
 	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+local.Kubeconfig())
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
