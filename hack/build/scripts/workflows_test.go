@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,26 @@ func TestWorkflowsRunWhatThereIs(t *testing.T) {
 	text, err := os.ReadFile(hack(t, "../.ci/run"))
 	require.NoError(t, err)
 	checkCommands(t, string(text), ".ci/run", known)
+}
+
+// What a run takes from outside the checkout stands in one file, whose variables the environment overrides.
+func TestARunReachesOutsideTheCheckoutByVariables(t *testing.T) {
+	run, err := os.ReadFile(hack(t, "../.ci/run"))
+	require.NoError(t, err)
+	assert.NotRegexp(t, `(?m)(^|[\s"'=:-])(\.\.)?/[a-z]`, string(run), "a path outside the checkout")
+	for set, want := range map[string]string{"": "../shared/kind/up", "KIND_UP=/elsewhere": "/elsewhere", "KIND_UP=": ""} {
+		lines := slices.DeleteFunc(strings.Split(string(run), "\n"), func(line string) bool { return !strings.Contains(line, ".ci/variables") })
+		require.Len(t, lines, 1)
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc", lines[0]+"\necho \"$KIND_UP\"") //nolint:gosec // a line of .ci/run
+		cmd.Dir = hack(t, "..")
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KIND_UP=") })
+		if set != "" {
+			cmd.Env = append(cmd.Env, set)
+		}
+		out, err := cmd.Output()
+		require.NoError(t, err, set)
+		assert.Equal(t, want, strings.TrimSpace(string(out)), set)
+	}
 }
 
 // With CI=true a test whose part is missing fails. Parts are packages of Debian, which root installs; roll-backs and the oldest Kubernetes need the history.
