@@ -184,3 +184,21 @@ func (r *Run) Usage() (Usage, error) {
 	}
 	return u, nil
 }
+
+// FigureUsage records what the operator's process has used since its start.
+func (r *Run) FigureUsage() error {
+	u, err := r.Usage()
+	if err != nil {
+		return err
+	}
+	r.Figure("cpu_s", u.CPU.Seconds(), "s", NoTarget)
+	r.Figure("rss_mb", u.PeakRSS, "MiB", NoTarget)
+	return nil
+}
+
+// NoteRequests lists the operator's requests below the table.
+func (r *Run) NoteRequests(done Requests) {
+	r.Note("operator's writes: %s", Describe(done.Writes()))
+	r.Note("operator's reads: %s", Describe(done.Reads()))
+	r.Note("apart: %s", Describe(done.Apart()))
+}

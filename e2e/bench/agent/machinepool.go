@@ -40,17 +40,22 @@ func rackBind(ctx context.Context, r *bench.Run) (err error) {
 	if err := s.hub.quiet(ctx, 3*time.Second, 5*time.Minute); err != nil {
 		return err
 	}
+	return measure(ctx, r, s, pools, s.hub.bindAll, "bound", "have")
+}
+
+// measure takes the figures of what do changes for the machines of so many MachinePools, from its beginning until nothing more is written, and beside it those of bare patches.
+func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx context.Context, pools int) ([]time.Duration, error), state, verb string) error {
 	before, err := s.counts(ctx)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	took, err := s.hub.bindAll(ctx, pools)
+	took, err := do(ctx, pools)
 	if err != nil {
 		return err
 	}
-	bound := time.Since(begin)
-	if err := s.hub.quiet(ctx, 3*time.Second, 5*time.Minute); err != nil {
+	all := time.Since(begin)
+	if err := s.hub.quiet(ctx, 3*time.Second, 10*time.Minute); err != nil {
 		return err
 	}
 	after, err := s.counts(ctx)
@@ -60,13 +65,13 @@ func rackBind(ctx context.Context, r *bench.Run) (err error) {
 	requests, n := after.requests.Since(before.requests), float64(pools*perPool)
 	r.Figure("operations", n, "machines", bench.NoTarget)
 	r.Latencies(took, 2000)
-	r.Figure("seconds_all", bound.Seconds(), "s until all are bound", bench.NoTarget)
+	r.Figure("seconds_all", all.Seconds(), "s until all are "+state, bench.NoTarget)
 	r.Figure("writes_per_op", float64(bench.Total(requests.Writes(), nil))/n, "writes", bench.NoTarget)
 	r.Figure("requests_per_op", float64(bench.Total(requests.All(), nil))/n, "requests", bench.NoTarget)
 	r.Note("requests to the Kubernetes API, until nothing more was written: %s", bench.Describe(requests.All()))
-	r.Asserted("%d MachinePools have %d machines each", pools, perPool)
+	r.Asserted("%d MachinePools %s %d machines each", pools, verb, perPool)
 	kill(s.service)
-	return s.hub.barePatches(ctx, r, pools*perPool, bound)
+	return s.hub.barePatches(ctx, r, pools*perPool, all)
 }
 
 // approved starts n machines, and approves their Agents.

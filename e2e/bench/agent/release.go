@@ -48,33 +48,7 @@ func rackRelease(ctx context.Context, r *bench.Run) (err error) {
 	if err := s.installed(ctx, pools); err != nil {
 		return err
 	}
-	before, err := s.counts(ctx)
-	if err != nil {
-		return err
-	}
-	begin := time.Now()
-	took, err := s.hub.releaseAll(ctx, pools)
-	if err != nil {
-		return err
-	}
-	released := time.Since(begin)
-	if err := s.hub.quiet(ctx, 3*time.Second, 10*time.Minute); err != nil {
-		return err
-	}
-	after, err := s.counts(ctx)
-	if err != nil {
-		return err
-	}
-	requests, n := after.requests.Since(before.requests), float64(pools*perPool)
-	r.Figure("operations", n, "machines", bench.NoTarget)
-	r.Latencies(took, 2000)
-	r.Figure("seconds_all", released.Seconds(), "s until all are unbound", bench.NoTarget)
-	r.Figure("writes_per_op", float64(bench.Total(requests.Writes(), nil))/n, "writes", bench.NoTarget)
-	r.Figure("requests_per_op", float64(bench.Total(requests.All(), nil))/n, "requests", bench.NoTarget)
-	r.Note("requests to the Kubernetes API, until nothing more was written: %s", bench.Describe(requests.All()))
-	r.Asserted("%d MachinePools released %d machines each", pools, perPool)
-	kill(s.service)
-	return s.hub.barePatches(ctx, r, pools*perPool, released)
+	return measure(ctx, r, s, pools, s.hub.releaseAll, "unbound", "released")
 }
 
 // installed has machines installed in clusters that take nodes, by their MachinePools.

@@ -64,7 +64,7 @@ func syncAll(ctx context.Context, r *bench.Run, n int, target bench.Target) erro
 	w.Figure("writes_per_op", float64(bench.Total(w.done.Writes(), nil))/float64(w.machines), "writes", bench.NoTarget)
 	w.Note("operator's writes: %s", bench.Describe(w.done.Writes()))
 	w.Note("apart: %s", bench.Describe(w.done.Apart()))
-	if err := w.usage(); err != nil {
+	if err := w.FigureUsage(); err != nil {
 		return err
 	}
 	var like metal3v1.BareMetalHostList
@@ -114,7 +114,7 @@ func syncUnrefused(ctx context.Context, r *bench.Run, l load) error {
 	if l.delay > 0 {
 		w.Note("%d inventories with %d at a time take %.0f s at the least", w.machines, fetchers, float64(w.machines)/fetchers*l.delay.Seconds())
 	}
-	return w.usage()
+	return w.FigureUsage()
 }
 
 // fetchers is how many inventories the operator reads at once.
@@ -207,7 +207,7 @@ func steady(ctx context.Context, r *bench.Run) error {
 	w.Figure("requests_per_poll", float64(len(asked))/float64(polls), "requests", 3)
 	w.Figure("writes_total", float64(bench.Total(after.Since(before).Writes(), nil)), "writes", 0)
 	w.Asserted("%d polls in %s", polls, watched)
-	return w.usage()
+	return w.FigureUsage()
 }
 
 // resync counts what one reading of everything asks.

@@ -203,14 +203,3 @@ func (w *testEnv) verify(ctx context.Context) error {
 	w.Asserted("%d hosts, each with a boot MAC and a node of its own, and with hardware", w.hosts())
 	return nil
 }
-
-// usage records what the operator's process has used since its start.
-func (w *testEnv) usage() error {
-	u, err := w.Usage()
-	if err != nil {
-		return err
-	}
-	w.Figure("cpu_s", u.CPU.Seconds(), "s", bench.NoTarget)
-	w.Figure("rss_mb", u.PeakRSS, "MiB", bench.NoTarget)
-	return nil
-}

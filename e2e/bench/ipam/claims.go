@@ -58,8 +58,8 @@ func claims10k(ctx context.Context, r *bench.Run) error {
 	w.Figure("failed_writes", float64(done.FailedWrites()), "writes", bench.NoTarget)
 	w.Latencies(w.waited(claims, started), bench.NoTarget)
 	w.Note("the last claim was created after %.1f s", created.Seconds())
-	w.describe(done)
-	if err := w.usage(); err != nil {
+	w.NoteRequests(done)
+	if err := w.FigureUsage(); err != nil {
 		return err
 	}
 	bare, err := w.bareLike(ctx, pool, n, n)
@@ -130,7 +130,7 @@ func claimIdle(ctx context.Context, r *bench.Run) error {
 	w.Latencies(waited, bench.NoTarget)
 	done := after.Since(before)
 	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), forClaims))/float64(singles), "writes", 2)
-	w.describe(done)
+	w.NoteRequests(done)
 	bare, err := w.bareLike(ctx, pool, n+singles, singles)
 	if err != nil {
 		return err

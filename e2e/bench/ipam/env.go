@@ -257,21 +257,3 @@ func inParallel(n, workers int, do func(i int) error) error {
 	}
 	return nil
 }
-
-// describe lists the operator's requests.
-func (w *testEnv) describe(done bench.Requests) {
-	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
-	w.Note("operator's reads: %s", bench.Describe(done.Reads()))
-	w.Note("apart: %s", bench.Describe(done.Apart()))
-}
-
-// usage records what the operator's process has used since its start.
-func (w *testEnv) usage() error {
-	u, err := w.Usage()
-	if err != nil {
-		return err
-	}
-	w.Figure("cpu_s", u.CPU.Seconds(), "s", bench.NoTarget)
-	w.Figure("rss_mb", u.PeakRSS, "MiB", bench.NoTarget)
-	return nil
-}

@@ -68,7 +68,7 @@ func exhausted(ctx context.Context, r *bench.Run) error {
 	}
 	w.Latencies(released, 1000)
 	w.Figure("writes_while_waiting", float64(writes+more), "writes", 0)
-	return w.usage()
+	return w.FigureUsage()
 }
 
 // servedAfter lets 50 of the claims wait, gives capacity and returns how long each of them waited from then on, and what was written before.

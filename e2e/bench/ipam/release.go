@@ -117,8 +117,8 @@ func release10k(ctx context.Context, r *bench.Run) error {
 	done := after.Since(before)
 	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), forClaims))/float64(n), "writes", 3)
 	w.Latencies(waited, bench.NoTarget)
-	w.describe(done)
-	if err := w.usage(); err != nil {
+	w.NoteRequests(done)
+	if err := w.FigureUsage(); err != nil {
 		return err
 	}
 	w.StopOperator()

@@ -60,7 +60,7 @@ func restart50k(ctx context.Context, r *bench.Run) error {
 	if err := w.countIdleWrites(ctx); err != nil {
 		return err
 	}
-	if err := w.usage(); err != nil {
+	if err := w.FigureUsage(); err != nil {
 		return err
 	}
 	took, err = w.restart(ctx)
@@ -118,7 +118,7 @@ func (w *testEnv) countIdleWrites(ctx context.Context) error {
 	}
 	idle := after.Since(start)
 	w.Figure("writes_total", float64(bench.Total(idle.Writes(), nil)), "writes", 0)
-	w.describe(start)
+	w.NoteRequests(start)
 	w.Note("writes in the %s after that: %s", steadyFor, bench.Describe(idle.Writes()))
 	return nil
 }

@@ -61,8 +61,8 @@ func claimChurn(ctx context.Context, r *bench.Run) error {
 	w.Figure("failed_writes_share", float64(done.FailedWrites())/float64(writes), "share", 0.02)
 	w.Figure("writes_per_claim_life", float64(writes)/float64(len(waited)), "writes", 14)
 	w.Asserted("%d claims served and given back; no claim is left, the pools are full again with %d clusters each, no namespace is left over", len(waited), churnSize)
-	w.describe(done)
-	return w.usage()
+	w.NoteRequests(done)
+	return w.FigureUsage()
 }
 
 // churn makes n claims at a steady pace, on one pool after the other.

@@ -160,8 +160,8 @@ func claims50BesideFill(ctx context.Context, r *bench.Run) error {
 	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), forClaims))/float64(n), "writes", 3)
 	w.Figure("rbac_writes_per_op", float64(bench.Total(done.Writes(), forRights))/float64(n), "writes", bench.NoTarget)
 	w.Figure("failed_writes", float64(done.FailedWrites()), "writes", bench.NoTarget)
-	w.describe(done)
-	if err := w.usage(); err != nil {
+	w.NoteRequests(done)
+	if err := w.FigureUsage(); err != nil {
 		return err
 	}
 	return w.latenciesBesideBare(ctx, ready.Name, waited)
@@ -228,5 +228,5 @@ func claimsBesideFills(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	w.Latencies(worst, 1000)
-	return w.usage()
+	return w.FigureUsage()
 }

@@ -66,9 +66,9 @@ func fill100(ctx context.Context, r *bench.Run) error {
 	installed := w.counter.Requests().Since(installing).Writes()
 	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), nil))/float64(size), "writes", 3.1)
 	w.Figure("failed_writes", float64(done.FailedWrites()), "writes", bench.NoTarget)
-	w.describe(done)
+	w.NoteRequests(done)
 	w.Note("stand-in installer, not counted above: %s", bench.Describe(installed))
-	if err := w.usage(); err != nil {
+	if err := w.FigureUsage(); err != nil {
 		return err
 	}
 	w.StopOperator()
@@ -91,23 +91,5 @@ func (w *testEnv) verifyFill(ctx context.Context, pool string, size int) error {
 		return fmt.Errorf("%d clusters under %d names, wanted %d", len(clusters), len(names), size)
 	}
 	w.Asserted("%d clusters, all installed, each with a namespace and a name of its own", size)
-	return nil
-}
-
-// describe lists the operator's requests.
-func (w *testEnv) describe(done bench.Requests) {
-	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
-	w.Note("its reads: %s", bench.Describe(done.Reads()))
-	w.Note("apart: %s", bench.Describe(done.Apart()))
-}
-
-// usage records what the operator's process has used since its start.
-func (w *testEnv) usage() error {
-	u, err := w.Usage()
-	if err != nil {
-		return err
-	}
-	w.Figure("cpu_s", u.CPU.Seconds(), "s", bench.NoTarget)
-	w.Figure("rss_mb", u.PeakRSS, "MiB", bench.NoTarget)
 	return nil
 }

@@ -64,7 +64,7 @@ func hostedClaim(ctx context.Context, r *bench.Run) error {
 	w.Latencies(waited, 300)
 	w.Asserted("%d claims, each with a running control plane of its own whose kubeconfig, read as the claim's subject, answers /version", len(waited))
 	w.Note("each replacement starts while its claim is served: %d clusters stand ready", hostedReady)
-	return w.usage()
+	return w.FigureUsage()
 }
 
 // claimToVersion creates a claim and returns how long it took until the cluster's own kubeconfig answered. The claim is brought up to date.

@@ -61,8 +61,8 @@ func running0to50to0(ctx context.Context, r *bench.Run) error {
 	onClusters := bench.Total(done.Writes(), func(kind bench.Kind) bool { return kind.Resource == "clusterdeployments" })
 	w.Figure("writes_per_op", float64(onClusters)/float64(2*half), "writes", 1)
 	w.Figure("pool_status_writes", float64(bench.Total(done.Writes(), nil)-onClusters), "writes", bench.NoTarget)
-	w.describe(done)
-	return w.usage()
+	w.NoteRequests(done)
+	return w.FigureUsage()
 }
 
 // verifyOldestRun checks that the clusters that run are the oldest.
@@ -134,7 +134,7 @@ func steady20x50(ctx context.Context, r *bench.Run) error {
 	w.Figure("writes_total", float64(bench.Total(done.Writes(), nil)), "writes", 0)
 	w.Figure("cpu_s", (usedThen.CPU - used.CPU).Seconds(), "s", bench.NoTarget)
 	w.Figure("rss_mb", usedThen.PeakRSS, "MiB", bench.NoTarget)
-	w.describe(done)
+	w.NoteRequests(done)
 	return nil
 }
 
