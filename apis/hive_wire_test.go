@@ -53,6 +53,18 @@ func TestPartsThatAreNotModelledSurvive(t *testing.T) {
 	assert.Equal(t, status, u.Object["status"])
 }
 
+// Controllers apply statuses, with and without a precondition: what is gone meanwhile is answered as such, and is not made again.
+func TestAStatusIsNotAppliedToAnObjectThatIsGone(t *testing.T) {
+	a := newAPI(t)
+	status := func() *hivev1ac.ClusterDeploymentApplyConfiguration {
+		return hivev1ac.ClusterDeployment("gone", a.namespace).WithUID("1").WithStatus(hivev1ac.ClusterDeploymentStatus().WithPowerState(hivev1.PowerStateStopping))
+	}
+	for name, apply := range map[string]*hivev1ac.ClusterDeploymentApplyConfiguration{"by its UID": status(), "by its version": status().WithResourceVersion("1")} {
+		err := a.Status().Apply(t.Context(), apply, client.FieldOwner("power"), client.ForceOwnership)
+		assert.True(t, apierrors.IsNotFound(err), "%s: %v", name, err)
+	}
+}
+
 // A platform that we know nothing about goes from a pool to a cluster as it was written.
 func TestPlatformIsCopiedAsItIs(t *testing.T) {
 	a := newAPI(t)

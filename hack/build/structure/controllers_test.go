@@ -15,32 +15,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Reasons why a status is not written by server-side apply.
+// Reasons why a status is not written by server-side apply. That a decision holds only for the version that it was made from is none: an
+// apply carries a resourceVersion, too.
 const (
-	// locked: the decision holds only for the version that it was made from, so the status is written under its resourceVersion.
-	locked = "compare-and-swap"
 	// foreign: statuses of an earlier or another operator are taken over, whose fields have another owner, and an apply could not clear them.
 	foreign = "fields of an earlier writer"
-	// large: the status has a map with an entry for each address, and an apply would send and track all of them.
+	// shared: another controller of the operator writes the same condition, so that neither owns it.
+	shared = "condition of two controllers"
+	// large: the status has a map with an entry for each address, machine or cluster, and an apply would send and track all of them.
 	large = "large map"
 )
 
 // patched are the writers of a status that do not use server-side apply, each with its reason.
 var patched = map[string]string{
 	"agent-service/internal/controller/agent/controller.go":               foreign,
-	"agent-service/internal/controller/agentclassification/controller.go": foreign,
 	"agent-service/internal/controller/agentclusterinstall/controller.go": foreign,
-	"agent-service/internal/controller/agentreservation/execute.go":       locked,
 	"agent-service/internal/controller/infraenv/controller.go":            foreign,
-	"agent-service/internal/controller/machinepool/status.go":             foreign,
-	"ipam-operator/internal/controller/ipaddressclaim/kind.go":            locked,
-	"ipam-operator/internal/controller/ipclaimset/execute.go":             locked,
+	"ipam-operator/internal/controller/ipaddressclaim/kind.go":            foreign,
+	"ipam-operator/internal/controller/ipclaimset/execute.go":             shared,
 	"ipam-operator/internal/controller/ippool/execute.go":                 large,
-	"ipam-operator/internal/controller/metal3data/execute.go":             locked,
-	"ipam-operator/internal/controller/metal3dataclaim/execute.go":        locked,
-	"ipam-operator/internal/controller/metal3datatemplate/controller.go":  locked,
-	"ipam-operator/internal/engine/kind.go":                               locked,
-	"pool-operator/internal/controller/clusterpool/ticket.go":             locked,
+	"ipam-operator/internal/controller/metal3data/execute.go":             foreign,
+	"ipam-operator/internal/controller/metal3dataclaim/execute.go":        foreign,
+	"ipam-operator/internal/controller/metal3datatemplate/controller.go":  large,
+	"ipam-operator/internal/engine/kind.go":                               foreign,
+	"pool-operator/internal/controller/clusterpool/ticket.go":             large,
 }
 
 func TestAStatusIsWrittenByServerSideApplyUnlessThereIsAReason(t *testing.T) {

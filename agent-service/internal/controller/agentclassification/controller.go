@@ -23,12 +23,17 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	agentv1ac "github.com/muster-io/muster/apis/applyconfiguration/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
 
-// together is how long changes of Agents are collected before they are counted.
-const together = time.Second
+const (
+	// together is how long changes of Agents are collected before they are counted.
+	together = time.Second
+	// owner is the field manager of statuses.
+	owner = client.FieldOwner("agent-service/agentclassification")
+)
 
 // Deps are what a Reconciler works with; all are required.
 type Deps struct {
@@ -98,17 +103,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, fmt.Errorf("counting Agents of AgentClassification %s: %w", request, err)
 		}
 	}
-	before := class.DeepCopy()
 	_, unreadable := r.Queries.compile(class)
-	class.Status.MatchedCount, class.Status.ErrorCount = len(matched.Items), len(failed.Items)
-	agentv1.SetCondition(&class.Status.Conditions, condition(len(failed.Items), unreadable), metav1.Now())
-	if equality.Semantic.DeepEqual(before.Status, class.Status) {
-		return ctrl.Result{}, nil
+	return ctrl.Result{}, r.report(ctx, class, len(matched.Items), len(failed.Items), condition(len(failed.Items), unreadable))
+}
+
+// report writes the status where it changed.
+func (r *Reconciler) report(ctx context.Context, class *agentv1.AgentClassification, matched, failed int, queries agentv1.Condition) error {
+	before := class.Status.DeepCopy()
+	class.Status.MatchedCount, class.Status.ErrorCount = matched, failed
+	agentv1.SetCondition(&class.Status.Conditions, queries, metav1.Now())
+	if equality.Semantic.DeepEqual(*before, class.Status) {
+		return nil
 	}
-	if err := r.Client.Status().Patch(ctx, class, client.MergeFrom(before)); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("reporting on AgentClassification %s: %w", request, err))
+	c := agentv1.FindCondition(class.Status.Conditions, queries.Type)
+	status := agentv1ac.AgentClassificationStatus().WithMatchedCount(matched).WithErrorCount(failed).WithConditions(agentv1ac.Condition().
+		WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).WithLastHeartbeatTime(c.LastHeartbeatTime).WithLastTransitionTime(c.LastTransitionTime))
+	apply := agentv1ac.AgentClassification(class.Name, class.Namespace).WithUID(class.UID).WithStatus(status)
+	if err := r.Client.Status().Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("reporting on AgentClassification %s: %w", client.ObjectKeyFromObject(class), err))
 	}
-	return ctrl.Result{}, nil
+	return nil
 }
 
 // release lets a class go: the controller of Agents takes its label off, where no other class puts it on. Classes of assisted-service have the finalizer; ours need none.

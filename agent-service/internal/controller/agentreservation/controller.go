@@ -17,8 +17,12 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/reservationplan"
 )
 
-// look is how often machines are looked for that were not there: not everything that keeps one is an object of Kubernetes.
-const look = 30 * time.Second
+const (
+	// look is how often machines are looked for that were not there: not everything that keeps one is an object of Kubernetes.
+	look = 30 * time.Second
+	// owner is the field manager of statuses.
+	owner = client.FieldOwner("agent-service/agentreservation")
+)
 
 // Service is what the controller needs of the service.
 type Service interface {

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	"github.com/muster-io/muster/agent-service/internal/reservationplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	agentv1ac "github.com/muster-io/muster/apis/applyconfiguration/agentinstall/v1beta1"
 )
 
 // eventRules lists the outcomes that become events.
@@ -151,10 +152,22 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot, d reservationpl
 	if equality.Semantic.DeepEqual(before.Status, said.Status) {
 		return nil
 	}
-	if err := r.Client.Status().Patch(ctx, said, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	apply := agentv1ac.AgentReservation(said.Name, said.Namespace).WithUID(said.UID).WithResourceVersion(said.ResourceVersion).WithStatus(configuration(&said.Status))
+	if err := r.Client.Status().Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
 		err = fmt.Errorf("reporting on AgentReservation %s: %w", client.ObjectKeyFromObject(said), err)
 		return client.IgnoreNotFound(errors.Join(r.abandon(ctx, seen), err))
 	}
 	conditionevent.Publish(r.Recorder, said, nil, eventRules, conditionevent.OfAgentInstall(before.Status.Conditions), conditionevent.OfAgentInstall(said.Status.Conditions))
 	return nil
+}
+
+// configuration is a status to apply: what is not in it is cleared.
+func configuration(status *agentv1.AgentReservationStatus) *agentv1ac.AgentReservationStatusApplyConfiguration {
+	c := agentv1.FindCondition(status.Conditions, agentv1.ConditionReady)
+	out := agentv1ac.AgentReservationStatus().WithReserved(status.Reserved).WithAgents(status.Agents...).WithConditions(agentv1ac.Condition().
+		WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).WithLastHeartbeatTime(c.LastHeartbeatTime).WithLastTransitionTime(c.LastTransitionTime))
+	if status.ReservedUntil != nil {
+		out.WithReservedUntil(*status.ReservedUntil)
+	}
+	return out
 }

@@ -77,6 +77,15 @@ func newHarness(t *testing.T, agents int) *harness {
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
 			return effect(func() error { return c.SubResource(sub).Patch(ctx, o, p, options...) })
 		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			return effect(func() error {
+				// The API server creates nothing by its status.
+				if err := c.Get(ctx, h.key, &agentv1.AgentReservation{}); err != nil {
+					return err
+				}
+				return c.SubResource(sub).Apply(ctx, o, options...)
+			})
+		},
 	})
 	return h
 }

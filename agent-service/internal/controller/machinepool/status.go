@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
+	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -48,7 +49,8 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot, d machineplan.D
 	if equality.Semantic.DeepEqual(before.Status, *after) {
 		return asItShouldBe, nil
 	}
-	if err := r.Client.Status().Patch(ctx, seen.pool, client.MergeFrom(before), client.FieldOwner(owner)); err != nil {
+	apply := hivev1ac.MachinePool(seen.pool.Name, seen.pool.Namespace).WithUID(seen.pool.UID).WithStatus(configuration(after))
+	if err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(owner), client.ForceOwnership); err != nil {
 		return false, client.IgnoreNotFound(fmt.Errorf("reporting on MachinePool %s: %w", seen.key, err))
 	}
 	conditionevent.Publish(r.Recorder, seen.pool, nil, eventRules, conditionevent.OfHive(before.Status.Conditions), conditionevent.OfHive(after.Conditions))
@@ -81,6 +83,34 @@ func status(seen *snapshot, d machineplan.Decision, now metav1.Time) hivev1.Mach
 		said.FirstReadyTime = &now
 	}
 	return said
+}
+
+// conditionTypes are the conditions that the controller writes.
+var conditionTypes = []string{hivev1.MachinePoolMachinesAvailable, hivev1.MachinePoolReady, hivev1.MachinePoolUnsupportedConfiguration}
+
+// configuration is a status to apply: conditions of others stay.
+func configuration(status *hivev1.MachinePoolStatus) *hivev1ac.MachinePoolStatusApplyConfiguration {
+	out := hivev1ac.MachinePoolStatus().WithReplicas(status.Replicas).WithReadyReplicas(status.ReadyReplicas)
+	if status.FirstReadyTime != nil {
+		out.WithFirstReadyTime(*status.FirstReadyTime)
+	}
+	for i := range status.Machines {
+		m := &status.Machines[i]
+		machine := hivev1ac.MachinePoolMachine().WithAgent(hivev1ac.AgentReference().WithNamespace(m.Agent.Namespace).WithName(m.Agent.Name)).WithPhase(m.Phase)
+		if m.Node != "" {
+			machine.WithNode(m.Node)
+		}
+		if m.Message != "" {
+			machine.WithMessage(m.Message)
+		}
+		out.WithMachines(machine)
+	}
+	for _, conditionType := range conditionTypes {
+		c := hivev1.FindCondition(status.Conditions, conditionType)
+		out.WithConditions(hivev1ac.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+			WithLastProbeTime(c.LastProbeTime).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	return out
 }
 
 // mine are the machines of the pool: those that are not Ready first, then by name.
