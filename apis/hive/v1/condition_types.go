@@ -6,6 +6,8 @@ package v1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/apis/internal/conditions"
 )
 
 // Condition says one thing about an object of this group. The shape is that of the kinds in the field: it has a probe time and no observedGeneration.
@@ -43,61 +45,32 @@ type Condition struct {
 // ReasonInitialized is the reason of a condition that has not been evaluated yet; its status is Unknown.
 const ReasonInitialized = "Initialized"
 
+// conditionFields says where the rules that all kinds have for conditions find the fields of one.
+var conditionFields conditions.Of[Condition] = func(c *Condition) conditions.Fields {
+	return conditions.Fields{
+		Type: &c.Type, Status: &c.Status, Reason: &c.Reason, Message: &c.Message, Observed: &c.LastProbeTime, Transition: &c.LastTransitionTime,
+	}
+}
+
 // FindCondition returns the condition of the type, or nil. The pointer leads into conditions.
 func FindCondition(conditions []Condition, conditionType string) *Condition {
-	for i := range conditions {
-		if conditions[i].Type == conditionType {
-			return &conditions[i]
-		}
-	}
-	return nil
+	return conditionFields.Find(conditions, conditionType)
 }
 
 // IsConditionTrue says whether the condition of the type is there and True.
 func IsConditionTrue(conditions []Condition, conditionType string) bool {
-	c := FindCondition(conditions, conditionType)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return conditionFields.IsTrue(conditions, conditionType)
 }
 
 // SetCondition puts condition into conditions and says whether anything changed. Unless something changed nothing is touched, so that a pass
 // without news writes nothing. lastTransitionTime moves with status only; both times are taken from now when condition leaves them empty.
 func SetCondition(conditions *[]Condition, condition Condition, now metav1.Time) bool {
-	if condition.LastProbeTime.IsZero() {
-		condition.LastProbeTime = now
-	}
-	if condition.LastTransitionTime.IsZero() {
-		condition.LastTransitionTime = now
-	}
-	existing := FindCondition(*conditions, condition.Type)
-	if existing == nil {
-		*conditions = append(*conditions, condition)
-		return true
-	}
-	if existing.Status == condition.Status && existing.Reason == condition.Reason && existing.Message == condition.Message {
-		return false
-	}
-	if existing.Status == condition.Status && !existing.LastTransitionTime.IsZero() {
-		condition.LastTransitionTime = existing.LastTransitionTime
-	}
-	*existing = condition
-	return true
+	return conditionFields.Set(conditions, condition, now)
 }
 
 // Summarize returns the condition summary, which is True while those of the types all are. Its reason and message are those of the first that is
 // not True, else of the last; the order of types is that in which a user has to see to them. Conditions of a type that is missing count as
 // Unknown.
 func Summarize(summary string, conditions []Condition, types ...string) Condition {
-	said := Condition{Type: summary, Status: corev1.ConditionTrue}
-	for _, conditionType := range types {
-		c := FindCondition(conditions, conditionType)
-		if c == nil {
-			c = &Condition{Reason: ReasonInitialized, Message: conditionType + " is not known yet"}
-		}
-		said.Reason, said.Message = c.Reason, c.Message
-		if c.Status != corev1.ConditionTrue {
-			said.Status = corev1.ConditionFalse
-			return said
-		}
-	}
-	return said
+	return conditionFields.Summarize(summary, ReasonInitialized, conditions, types...)
 }
