@@ -46,7 +46,7 @@ func TestEveryFieldIsSpecified(t *testing.T) {
 	assert.GreaterOrEqual(t, pages, 4)
 }
 
-// TestEveryReasonIsSpecified wants every reason of a condition, and every answer to what a claim waits for, to stand on a page.
+// TestEveryReasonIsSpecified wants every condition, every reason of one, and every answer to what a claim waits for, to stand on a page.
 func TestEveryReasonIsSpecified(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(specifications, "*.md"))
 	require.NoError(t, err)
@@ -56,18 +56,36 @@ func TestEveryReasonIsSpecified(t *testing.T) {
 		require.NoError(t, err)
 		text.Write(data)
 	}
-	for name, value := range stringConstants(t, "hive/v1") {
-		explained := strings.Contains(text.String(), "`"+value+"`")
-		if !explained && (strings.HasPrefix(name, "Reason") || strings.HasPrefix(name, "Wait")) {
-			t.Errorf("no page says what %s (%s) means", name, value)
+	for _, group := range []string{"hive/v1", "agentinstall/v1beta1", "ipam/v1alpha1", "metal3/v1alpha1"} {
+		reasons := 0
+		for name, value := range stringConstants(t, group+"/*.go") {
+			if !strings.HasPrefix(name, "Reason") && !strings.HasPrefix(name, "Wait") {
+				continue
+			}
+			reasons++
+			if !strings.Contains(text.String(), "`"+value+"`") {
+				t.Errorf("no page says what %s of %s (%s) means", name, group, value)
+			}
+		}
+		assert.Positive(t, reasons, group)
+	}
+	files, err := filepath.Glob("*/v*/*conditions.go")
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, len(files), 5)
+	for _, file := range files {
+		for name, value := range stringConstants(t, file) {
+			other := strings.HasPrefix(name, "Event") || strings.HasPrefix(name, "Finalizer")
+			if !other && !strings.Contains(text.String(), "`"+value+"`") {
+				t.Errorf("no page says what %s of %s (%s) means", name, file, value)
+			}
 		}
 	}
 }
 
-// stringConstants returns the string constants that a package declares, by name.
-func stringConstants(t *testing.T, dir string) map[string]string {
+// stringConstants returns the string constants that files declare, by name.
+func stringConstants(t *testing.T, pattern string) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	files, err := filepath.Glob(pattern)
 	require.NoError(t, err)
 	constants := map[string]string{}
 	for _, file := range files {
