@@ -30,8 +30,6 @@ const (
 	MAC = "52:54:00:00:00:01"
 	// Hostname is what DHCP calls a machine.
 	Hostname = "machine"
-	// Serial is the serial number of the first machine's disk.
-	Serial = "MUSTER-0001"
 	// Gateway is the address of this machine as the emulated one sees it.
 	Gateway = "10.0.2.2"
 	// Patience is how long a step of a machine may take: its processor is emulated, and the machine that does it may be busy.

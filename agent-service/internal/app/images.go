@@ -36,8 +36,8 @@ type ImageOptions struct {
 	ServiceCAFile string
 }
 
-// ParseImageOptions is ParseOptions for ImageOptions.
-func ParseImageOptions(arguments []string) (ImageOptions, error) {
+// parseImageOptions is ParseOptions for ImageOptions.
+func parseImageOptions(arguments []string) (ImageOptions, error) {
 	var o ImageOptions
 	if err := operator.ParseFlags("agent-service images", arguments, o.bind); err != nil {
 		return o, err
@@ -66,8 +66,8 @@ func (o *ImageOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RunImages serves discovery images until ctx ends.
-func RunImages(ctx context.Context, o ImageOptions) error {
+// runImages serves discovery images until ctx ends.
+func runImages(ctx context.Context, o ImageOptions) error {
 	log, err := logging.New(o.LogLevel)
 	if err != nil {
 		return err
@@ -76,11 +76,11 @@ func RunImages(ctx context.Context, o ImageOptions) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	return RunImagesWith(ctx, o, log, listener)
+	return runImagesWith(ctx, o, log, listener)
 }
 
-// RunImagesWith serves discovery images on a listener until ctx ends.
-func RunImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listener net.Listener) error {
+// runImagesWith serves discovery images on a listener until ctx ends.
+func runImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listener net.Listener) error {
 	live, err := o.liveImages()
 	if err != nil {
 		return err

@@ -130,11 +130,11 @@ func startApart(t *testing.T) *apart {
 	live := imagetest.List(t)
 	a.settings = []string{"--live-images=" + live, "--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--image-url=" + a.images}
 	a.startService("--base-url=" + a.service)
-	i, err := ParseImageOptions([]string{
+	i, err := parseImageOptions([]string{
 		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + live, "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
 	})
 	require.NoError(t, err)
-	start(t, func(ctx context.Context) error { return RunImagesWith(ctx, i, zap.NewNop(), imagesAt) })
+	start(t, func(ctx context.Context) error { return runImagesWith(ctx, i, zap.NewNop(), imagesAt) })
 	untilReady(t, a.images)
 	return a
 }

@@ -38,8 +38,8 @@ type Process struct {
 // Parse reads a command line, without the program's name: that of the service or, after the word images, of a process that serves discovery images alone.
 func Parse(arguments []string) (run func(context.Context) error, err error) {
 	if len(arguments) > 0 && arguments[0] == "images" {
-		o, err := ParseImageOptions(arguments[1:])
-		return func(ctx context.Context) error { return RunImages(ctx, o) }, err
+		o, err := parseImageOptions(arguments[1:])
+		return func(ctx context.Context) error { return runImages(ctx, o) }, err
 	}
 	o, err := ParseOptions(arguments)
 	return func(ctx context.Context) error { return Run(ctx, o) }, err

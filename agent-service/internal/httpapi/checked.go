@@ -23,9 +23,9 @@ import (
 // checked refuses what the description of the interface does not allow, with a reason.
 func (s *server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limit := int64(MaxBody)
+		limit := int64(maxBody)
 		if s.takesLogs(r) {
-			limit = MaxLogs + 64<<10 // the form around the archive
+			limit = maxLogs + 64<<10 // the form around the archive
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if r.ContentLength > limit {

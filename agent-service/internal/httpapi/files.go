@@ -230,8 +230,8 @@ func (s *files) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) (
 		return nil, invalid("upfile: the form holds no such file")
 	}
 	archive, err := io.ReadAll(part)
-	if _, large := errors.AsType[*http.MaxBytesError](err); large || len(archive) > MaxLogs {
-		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("upfile: an archive of logs has at most %d bytes", MaxLogs)}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large || len(archive) > maxLogs {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("upfile: an archive of logs has at most %d bytes", maxLogs)}
 	}
 	if err != nil {
 		return nil, invalid("upfile: the file cannot be read")

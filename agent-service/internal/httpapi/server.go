@@ -23,12 +23,12 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
-// MaxBody is how large a request may be: an inventory of 15,000 disks is about 6 MB.
-const MaxBody = 8 << 20
+// maxBody is how large a request may be: an inventory of 15,000 disks is about 6 MB.
+const maxBody = 8 << 20
 
-// MaxLogs is how large an archive of logs may be, and logsAtOnce how many are taken at a time: each is in memory.
+// maxLogs is how large an archive of logs may be, and logsAtOnce how many are taken at a time: each is in memory.
 const (
-	MaxLogs    = 64 << 20
+	maxLogs    = 64 << 20
 	logsAtOnce = 2
 )
 

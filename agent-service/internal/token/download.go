@@ -15,8 +15,8 @@ import (
 
 const downloadAudience = "muster-download"
 
-// DownloadTTL is how long an address that needs no header is good.
-const DownloadTTL = time.Hour
+// downloadTTL is how long an address that needs no header is good.
+const downloadTTL = time.Hour
 
 type downloadClaims struct {
 	jwt.RegisteredClaims
@@ -28,7 +28,7 @@ type downloadClaims struct {
 // ForDownload is a token that opens one address, path and query, as the person could that it is made for.
 func (a *Authority) ForDownload(address string, by domain.Principal) (raw string, expires time.Time, err error) {
 	now := a.options.Now()
-	expires = now.Add(DownloadTTL)
+	expires = now.Add(downloadTTL)
 	c := downloadClaims{Address: address, Organization: by.Organization, Admin: by.Admin, RegisteredClaims: jwt.RegisteredClaims{
 		Issuer: issuer, Audience: jwt.ClaimStrings{downloadAudience}, Subject: by.User, ID: rand.Text()[:16],
 		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires),

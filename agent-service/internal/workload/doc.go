@@ -5,6 +5,6 @@
 // docs/spec/node-access.md: it may have been made by pool-operator or by a user.
 //
 //   - Joiner makes what one host joins with: a bootstrap token for this host and this binding.
-//   - Judge is the rule about certificate requests: a token gets a certificate for its own host, and for no other.
+//   - judge is the rule about certificate requests: a token gets a certificate for its own host, and for no other.
 //   - Watcher applies the rule in one cluster, and deletes the token of a host whose Node is Ready.
 package workload

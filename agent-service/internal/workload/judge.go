@@ -53,9 +53,9 @@ const (
 	Deny    Verdict = "Deny"
 )
 
-// Judge decides about a certificate request. A bootstrap token gets a client certificate for the node that it was made for, and a node gets a
+// judge decides about a certificate request. A bootstrap token gets a client certificate for the node that it was made for, and a node gets a
 // serving certificate for its own name and addresses. Taken says whether a Node of that name is Ready already. The text says why.
-func Judge(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {
+func judge(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {
 	if decided(request) {
 		return Leave, ""
 	}

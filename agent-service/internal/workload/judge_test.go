@@ -139,7 +139,7 @@ func TestJudge(t *testing.T) {
 		"a user by the name of a node": {given: serves(func(r *csr, _ *pkcs) { r.Spec.Groups = []string{"system:authenticated"} }), want: Leave},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict, why := Judge(c.given(t), machines, func(node string) bool { return node == c.taken })
+			verdict, why := judge(c.given(t), machines, func(node string) bool { return node == c.taken })
 			assert.Equal(t, c.want, verdict, why)
 			assert.Contains(t, why, c.says)
 		})

@@ -169,7 +169,7 @@ func (w *Watcher) settle(ctx context.Context, name string) error {
 	if err != nil {
 		return nil // it is gone
 	}
-	verdict, why := Judge(request, w.expected(), w.taken)
+	verdict, why := judge(request, w.expected(), w.taken)
 	if verdict == Leave {
 		return nil
 	}

@@ -51,11 +51,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return RunWith(logr.NewContext(ctx, log), o, config)
+	return runWith(logr.NewContext(ctx, log), o, config)
 }
 
-// RunWith runs the operator with a client configuration until the context ends.
-func RunWith(ctx context.Context, o Options, config *rest.Config) error {
+// runWith runs the operator with a client configuration until the context ends.
+func runWith(ctx context.Context, o Options, config *rest.Config) error {
 	p, err := newParts(o)
 	if err != nil {
 		return err

@@ -66,8 +66,8 @@ func Driver(address string) (string, bool) {
 	return driver, ok
 }
 
-// NodeOf is the node that is recorded for a host.
-func NodeOf(h *metal3v1.BareMetalHost) string {
+// nodeOf is the node that is recorded for a host.
+func nodeOf(h *metal3v1.BareMetalHost) string {
 	if h.Status.Provisioning.ID != "" {
 		return h.Status.Provisioning.ID
 	}
@@ -121,7 +121,7 @@ func Next(h *metal3v1.BareMetalHost) Step {
 	case !held, h.Labels[metal3v1.DiscoveredByLabel] == "" && h.DeletionTimestamp == nil:
 		return Leave{}
 	case h.DeletionTimestamp != nil: // also of a host that lost its label: only this operator removes the finalizer
-		return Clean{Node: NodeOf(h), Keep: h.Annotations[metal3v1.KeepNodeAnnotation] == "true"}
+		return Clean{Node: nodeOf(h), Keep: h.Annotations[metal3v1.KeepNodeAnnotation] == "true"}
 	}
 	if value, paused := h.Annotations[metal3v1.PausedAnnotation]; !h.HasStatus() || paused && value != metal3v1.DiscoveryPausedValue {
 		// Without status the next pass of discovery writes one; a user's pause is theirs to remove.
@@ -143,13 +143,13 @@ func Next(h *metal3v1.BareMetalHost) Step {
 		scheme, _, _ := strings.Cut(h.Spec.BMC.Address, "://")
 		return Wait{metal3v1.ReasonBMCUnsupported, fmt.Sprintf("No driver is known for the scheme %q of spec.bmc.address.", scheme)}
 	}
-	return Switch{Node: NodeOf(h), Driver: driver, Secret: h.Spec.BMC.CredentialsName}
+	return Switch{Node: nodeOf(h), Driver: driver, Secret: h.Spec.BMC.CredentialsName}
 }
 
 // Ready says whether a node, as it was read back, may be handed over with a host; if not, why.
 func Ready(n inventory.Node, h *metal3v1.BareMetalHost, driver string) (Wait, bool) {
 	switch {
-	case n.UUID != NodeOf(h):
+	case n.UUID != nodeOf(h):
 		return Wait{metal3v1.ReasonNodeMoved, "Ironic answered with another node than the one recorded."}, false
 	case n.Name != "" && n.Name != h.Namespace+"~"+h.Name:
 		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(

@@ -100,7 +100,7 @@ func (p deployment) carry(d Deployment, task Task) Decision {
 	a := Action{Node: p.NodeID, Known: *p.Seen.Node, Deployment: d}
 	switch task.Do { //nolint:exhaustive // the others are above
 	case Enrol:
-		a.Call, a.Access = WriteNode, ManualAccess()
+		a.Call, a.Access = WriteNode, manualAccess()
 	case Prepare:
 		a.Call = PrepareNode
 	case SetCleaning:

@@ -206,8 +206,8 @@ func WithoutURLSecrets(text string) string {
 	})
 }
 
-// ManualAccess is the access to a machine without management controller.
-func ManualAccess() Access {
+// manualAccess is the access to a machine without management controller.
+func manualAccess() Access {
 	return Access{Driver: ManualDriver, Info: map[string]string{}, PowerBy: ManualPower}
 }
 

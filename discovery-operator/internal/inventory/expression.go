@@ -41,12 +41,12 @@ var environment = func() *cel.Env {
 	return env
 }()
 
-// Counter is the variable of names that counts machines: the first number from 1 on that gives a name that is free.
-const Counter = "counter"
+// counter is the variable of names that counts machines: the first number from 1 on that gives a name that is free.
+const counter = "counter"
 
 // namingEnvironment declares the counter beside the other variables.
 var namingEnvironment = func() *cel.Env {
-	env, err := environment.Extend(cel.Variable(Counter, cel.IntType))
+	env, err := environment.Extend(cel.Variable(counter, cel.IntType))
 	if err != nil {
 		panic(err)
 	}

@@ -136,14 +136,14 @@ func LegalName(s string) string {
 		}
 	}
 	name := strings.Join(kept, ".")
-	if IsUUID(name) {
+	if isUUID(name) {
 		return ""
 	}
 	return name
 }
 
-// IsUUID reports whether s is a UUID in its usual form.
-func IsUUID(s string) bool {
+// isUUID reports whether s is a UUID in its usual form.
+func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false
 	}

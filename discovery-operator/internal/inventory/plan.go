@@ -353,7 +353,7 @@ func (p *planner) naming(m *Machine, v Verdict, facts Facts) naming {
 // the last one was found.
 func (p *planner) counted(t *Text, facts Facts) string {
 	with := maps.Clone(facts)
-	with[Counter] = 0
+	with[counter] = 0
 	series, err := t.Value(with)
 	if err != nil {
 		return ""
@@ -363,7 +363,7 @@ func (p *planner) counted(t *Text, facts Facts) string {
 	}
 	for range len(p.Hosts) + len(p.Machines) + 1 {
 		p.counters[series]++
-		with[Counter] = p.counters[series]
+		with[counter] = p.counters[series]
 		value, err := t.Value(with)
 		if err != nil {
 			return ""

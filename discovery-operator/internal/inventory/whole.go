@@ -11,9 +11,9 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-// SettleTime is how long ports may come in after the node. A machine whose boot interface has a port is whole after it even
+// settleTime is how long ports may come in after the node. A machine whose boot interface has a port is whole after it even
 // if other interfaces have none, because Ironic can be configured not to make ports for all.
-const SettleTime = 30 * time.Second
+const settleTime = 30 * time.Second
 
 // PatienceTime is how long Ironic may answer that it has no inventory of a machine, or no port for its boot interface, before the discovery of the
 // machine counts as failed. It runs from answer to answer: a machine that is not asked about waits.
@@ -91,7 +91,7 @@ func portless(v Verdict, m *Machine) (Verdict, bool) {
 		}
 	}
 	switch {
-	case (len(missing) == 0 || age >= SettleTime) && hasPort(m, boot):
+	case (len(missing) == 0 || age >= settleTime) && hasPort(m, boot):
 		return v, true
 	case age >= PatienceTime:
 		return failed(v, fmt.Sprintf("Ironic made no port for the boot interface %s", boot)), false

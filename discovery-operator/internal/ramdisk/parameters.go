@@ -118,9 +118,9 @@ func (o Options) Validate() error {
 // emulated reports whether the machine is the one that this process runs in, or made of files.
 func (o Options) emulated() bool { return len(o.Files) > 0 || o.Inventory != "" }
 
-// Parameters are the words that the boot loader and the firmware give: the command line of the kernel, and strings of SMBIOS that begin with
+// parameters are the words that the boot loader and the firmware give: the command line of the kernel, and strings of SMBIOS that begin with
 // "muster-ramdisk:", which hypervisors can set for each machine. Those of the firmware come last, and win.
-func Parameters(proc, sys string) []string {
+func parameters(proc, sys string) []string {
 	line, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 	tables, _ := os.ReadFile(filepath.Join(sys, "firmware", "dmi", "tables", "DMI"))
 	return append(strings.Fields(string(line)), firmwareWords(tables)...)
@@ -200,7 +200,7 @@ func (f *files) Set(path string) error {
 func Parse(args []string) (o Options, machine bool, err error) {
 	o = Default()
 	if len(args) == 0 {
-		return o, true, o.Apply(Parameters("/proc", "/sys"))
+		return o, true, o.Apply(parameters("/proc", "/sys"))
 	}
 	fs := flag.NewFlagSet("ramdisk", flag.ContinueOnError)
 	fs.StringVar(&o.Ironic, "ironic", "", "URL of Ironic's API")

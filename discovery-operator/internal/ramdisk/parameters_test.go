@@ -81,7 +81,7 @@ func TestTheFirmwareGivesParameters(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "firmware", "dmi", "tables"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "firmware", "dmi", "tables", "DMI"), tables, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "cmdline"), []byte("console=ttyS0 ipa-api-url=http://a\n"), 0o600))
-	assert.Equal(t, []string{"console=ttyS0", "ipa-api-url=http://a", "ipa-advertise-port=1", "ipa-advertise-host=h"}, Parameters(root, root))
+	assert.Equal(t, []string{"console=ttyS0", "ipa-api-url=http://a", "ipa-advertise-port=1", "ipa-advertise-host=h"}, parameters(root, root))
 	assert.Equal(t, 512+2+65536, memoryMiB(tables))
 }
 

@@ -149,11 +149,11 @@ func TestNames(t *testing.T) {
 		prefix, ok := PrefixOfName(name, parsed)
 		assert.True(t, ok)
 		assert.Equal(t, "p", prefix)
-		back, ok := AddressOfName("p", name)
+		back, ok := addressOfName("p", name)
 		assert.True(t, ok, name)
 		assert.Equal(t, parsed, back)
 	}
-	_, ok := AddressOfName("p", "other-10-0-0-1")
+	_, ok := addressOfName("p", "other-10-0-0-1")
 	assert.False(t, ok)
 }
 

@@ -21,9 +21,9 @@ func PrefixOfName(name string, addr netip.Addr) (string, bool) {
 	return strings.CutSuffix(name, strings.TrimRight("-"+dashes.Replace(addr.Unmap().String()), "-"))
 }
 
-// AddressOfName is the address in a name that AddressName made. The form with dashes may stand for two addresses; the
+// addressOfName is the address in a name that AddressName made. The form with dashes may stand for two addresses; the
 // answer is then one of them, whose name is the one asked for.
-func AddressOfName(namePrefix, name string) (netip.Addr, bool) {
+func addressOfName(namePrefix, name string) (netip.Addr, bool) {
 	rest, ok := strings.CutPrefix(name, namePrefix+"-")
 	if !ok {
 		return netip.Addr{}, false

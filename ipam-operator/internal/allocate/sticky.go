@@ -42,7 +42,7 @@ func (s Snapshot) isTaken(addr netip.Addr) bool {
 // former are the addresses that the claim, or one of its name, had before: they are tried in this order before any other is chosen.
 func (s Snapshot) former() []netip.Addr {
 	var out []netip.Addr
-	if before, ok := AddressOfName(s.Pool.Free.Layout.NamePrefix, s.Claim.Bound); ok {
+	if before, ok := addressOfName(s.Pool.Free.Layout.NamePrefix, s.Claim.Bound); ok {
 		out = append(out, before)
 	}
 	for _, addr := range []netip.Addr{s.Claim.Intended, s.Kept.IP} {

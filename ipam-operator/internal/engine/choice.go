@@ -118,7 +118,7 @@ func (o *observer) poolOfOwned(ctx context.Context, subject *Subject) (string, e
 // pendingChoices are the claims that have no address, or are being deleted, and choose their pool by labels that a pool has. A pool that is gone has none.
 func (w *waitlist) pendingChoices(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
 	none := types.NamespacedName{Namespace: pool.Namespace}
-	claims := w.pending(ctx, pool.Namespace, client.MatchingFields{ClaimPendingInPool: none.String()})
+	claims := w.pending(ctx, pool.Namespace, client.MatchingFields{claimPendingInPool: none.String()})
 	if len(claims) == 0 {
 		return nil
 	}

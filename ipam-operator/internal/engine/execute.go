@@ -90,10 +90,10 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 		case holder == nil:
 			e.waits.giveUp(subject)
 			return false, fmt.Errorf("creating IPAddress %s: %w", address.Name, err)
-		case !isOwner(holder, subject) || ClaimOwner(holder) == "" && !IsByHand(holder):
+		case !isOwner(holder, subject) || claimOwner(holder) == "" && !IsByHand(holder):
 			e.Metrics.Conflict(metrics.NameTaken)
 			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
-			e.Index.Learn(RecordOf(holder), e.Clock.Now())
+			e.Index.Learn(recordOf(holder), e.Clock.Now())
 			e.waits.giveUp(subject)
 			if why == allocate.WhyHeld {
 				refusal := allocate.Refuse{Error: allocate.ErrNotFree, Message: allocate.ErrNotFree + ": " + action.IP.String() + " is held by another claim too"}
@@ -111,7 +111,7 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 		refusal := allocate.Refuse{Error: errCreate, Message: errCreate + ": " + string(apierrors.ReasonForError(err))}
 		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), e.refuse(ctx, subject, refusal, allocate.WhyRefused))
 	}
-	e.Index.Made(RecordOf(address), space.Claim{Name: subject.name(), UID: subject.UID()}, e.Clock.Now())
+	e.Index.Made(recordOf(address), space.Claim{Name: subject.name(), UID: subject.UID()}, e.Clock.Now())
 	defer e.waits.giveUp(subject)
 	if returned, err := e.returnOverQuota(ctx, subject, address); returned || err != nil {
 		return false, err
@@ -127,7 +127,7 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 func (e *executor) avoid(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, taken *NameTakenError) error {
 	e.Metrics.Conflict(metrics.NameTaken)
 	ctrl.LoggerFrom(ctx).Info("Name of an address was taken by another claim", "IPAddress", address.Name, "group", taken.Group)
-	record := RecordOf(address)
+	record := recordOf(address)
 	e.Index.Observe(space.Record{
 		Key: space.Key{Group: taken.Group, NamespacedName: record.Key.NamespacedName}, Pool: subject.Pool, IP: record.IP, PrefixLength: record.PrefixLength, UID: taken.Object.GetUID(),
 	})
@@ -206,7 +206,7 @@ func (e *executor) adopt(ctx context.Context, subject *Subject, action allocate.
 	}
 	if apierrors.IsNotFound(err) {
 		// It is gone and the watch has not shown it: the next pass finds the claim without address.
-		e.Index.Forget(IndexKey(key))
+		e.Index.Forget(indexKey(key))
 		return fmt.Errorf("adopting IPAddress %s: %w", key, err)
 	}
 	if err != nil {

@@ -112,8 +112,8 @@ func TestAnAttemptEndsWithItsClaim(t *testing.T) {
 			_, err := s.reconcile("c")
 			require.NoError(s.t, err)
 			s.shows("p-10-0-0-1", "")
-			s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "c")))
-			s.reconciler.forgetAddress(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "c")))
+			s.index.Observe(recordOf(s.address("p-10-0-0-1", "10.0.0.1", "c")))
+			s.reconciler.forgetAddress(recordOf(s.address("p-10-0-0-1", "10.0.0.1", "c")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestARefusalIsWrittenOnce(t *testing.T) {
 		},
 	}})
 	s.create(s.address("p-10-0-0-1", "10.0.0.1", "other"))
-	s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
+	s.index.Observe(recordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
 	s.claim("c")
 	for range 3 {
 		_, err := s.reconcile("c")

@@ -24,7 +24,7 @@ import (
 // TestAFormerClaimHoldsNoPlaceInTheQueue replaces a waiting claim by another one of its name between two passes.
 func TestAFormerClaimHoldsNoPlaceInTheQueue(t *testing.T) {
 	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.1")})
-	s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
+	s.index.Observe(recordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
 	former := s.claim("c", func(c *ipamv1.IPClaim) { c.Finalizers = nil })
 	_, err := s.reconcile("c")
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestAFormerClaimHoldsNoPlaceInTheQueue(t *testing.T) {
 	assert.Equal(t, 1, s.reconciler.records.position(key("c")))
 	assert.Zero(t, s.reconciler.Line.Ahead(space.Queue{Pool: key("p")}, waiterOf(now)))
 
-	s.reconciler.forgetAddress(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
+	s.reconciler.forgetAddress(recordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
 	_, err = s.reconcile("c")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
@@ -97,7 +97,7 @@ func TestAnAddressThatWasReplacedUnseenWakesItsFormerClaim(t *testing.T) {
 	before, after := s.address("p-10-0-0-1", "10.0.0.1", "a"), s.address("p-10-0-0-1", "10.0.0.1", "b")
 	before.UID = types.UID("uid-before")
 	q := newQueue(t)
-	s.index.Observe(RecordOf(before))
+	s.index.Observe(recordOf(before))
 	s.reconciler.addressHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 	assert.Equal(t, []string{"a"}, woken(q))
 	counts, _ := s.index.Counts(key("p"))

@@ -154,7 +154,7 @@ func (o *observer) unseen(ctx context.Context, subject *Subject) ([]allocate.Add
 	var out []allocate.Address
 	for i := range all {
 		if isOwner(&all[i], subject) {
-			o.Index.Learn(RecordOf(&all[i]), o.Clock.Now())
+			o.Index.Learn(recordOf(&all[i]), o.Clock.Now())
 			out = append(out, subject.addressOf(&all[i]))
 		}
 	}
@@ -171,7 +171,7 @@ func (o *observer) live(ctx context.Context, subject *Subject, name string) (*ip
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
-	o.Index.Learn(RecordOf(address), o.Clock.Now())
+	o.Index.Learn(recordOf(address), o.Clock.Now())
 	if !isOwner(address, subject) {
 		return nil, nil
 	}
@@ -181,15 +181,15 @@ func (o *observer) live(ctx context.Context, subject *Subject, name string) (*ip
 // isOwner reports whether an address belongs to a claim.
 func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
 	return ClaimKind(address) == subject.Kind && address.ClaimKey() == subject.Key() &&
-		(Belongs(address, subject.Object, subject.Claim.Bound) || subject.isRestored(address))
+		(belongs(address, subject.Object, subject.Claim.Bound) || subject.isRestored(address))
 }
 
-// Belongs reports whether an address that names a claim belongs to it. A claim that was created again under the same name
+// belongs reports whether an address that names a claim belongs to it. A claim that was created again under the same name
 // is another one: the owner reference decides by UID. Where there is none, the garbage collector may have removed it
 // because that claim is gone; the address then belongs to the claim if its status says so, if it is not younger than the
 // address, or if the address was restored or made by hand.
-func Belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool {
-	if owner := ClaimOwner(address); owner != "" {
+func belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool {
+	if owner := claimOwner(address); owner != "" {
 		return owner == claim.GetUID()
 	}
 	created := claim.GetCreationTimestamp()
@@ -199,7 +199,7 @@ func Belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool 
 // IsByHand reports whether an address was restored or made by hand: no claim owns it, and it lacks the finalizer of the operator or a pool that owns it.
 // Of an address whose claim went away the garbage collector leaves both. It belongs to the claim of its name, there or not yet.
 func IsByHand(address *ipamv1.IPAddress) bool {
-	return ClaimOwner(address) == "" && (!controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer) || !hasPoolOwner(address))
+	return claimOwner(address) == "" && (!controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer) || !hasPoolOwner(address))
 }
 
 func hasPoolOwner(address *ipamv1.IPAddress) bool {
@@ -211,9 +211,9 @@ func ClaimKind(address *ipamv1.IPAddress) string {
 	return cmp.Or(address.Spec.Claim.Kind, ipamv1.IPClaimKind)
 }
 
-// ClaimOwner is the UID of the claim that an address belongs to; empty where no owner reference says so. A claim of another namespace cannot be an owner: the
+// claimOwner is the UID of the claim that an address belongs to; empty where no owner reference says so. A claim of another namespace cannot be an owner: the
 // reference to it says so, unless the address was restored.
-func ClaimOwner(address *ipamv1.IPAddress) types.UID {
+func claimOwner(address *ipamv1.IPAddress) types.UID {
 	if address.Tenant() != "" {
 		if hasPoolOwner(address) {
 			return types.UID(address.Spec.Claim.UID)

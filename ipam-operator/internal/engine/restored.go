@@ -40,7 +40,7 @@ func IsOfEarlierPool(address *ipamv1.IPAddress, pool *ipamv1.IPPool) bool {
 
 // isOfAnotherLife reports whether the claim of the name that an address states has another UID than its owner.
 func isOfAnotherLife(address *ipamv1.IPAddress, claim types.UID) bool {
-	owner := ClaimOwner(address)
+	owner := claimOwner(address)
 	return owner != "" && owner != claim
 }
 
@@ -72,7 +72,7 @@ func (s *Subject) addressOf(address *ipamv1.IPAddress) allocate.Address {
 // Has reports whether an address that names a claim is its own: it belongs to it, or was restored with its owner references. While its pool is not there, that is not known,
 // and it counts as restored.
 func Has(ctx context.Context, reader client.Reader, address *ipamv1.IPAddress, claim client.Object, bound string) (bool, error) {
-	if Belongs(address, claim, bound) {
+	if belongs(address, claim, bound) {
 		return true, nil
 	}
 	if poolOwner(address) == "" || !isOfAnotherLife(address, claim.GetUID()) {

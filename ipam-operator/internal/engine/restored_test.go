@@ -61,7 +61,7 @@ func TestAddressesOfAnotherLife(t *testing.T) {
 				return
 			}
 			require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(address), address))
-			assert.Equal(t, types.UID("uid-c"), ClaimOwner(address))
+			assert.Equal(t, types.UID("uid-c"), claimOwner(address))
 			if test.claim != "uid-c" {
 				assert.Equal(t, types.UID("uid-p"), poolOwner(address))
 				assert.Len(t, address.OwnerReferences, 2)

@@ -32,20 +32,20 @@ const (
 	AddressByPool = "spec.pool"
 	// PoolByCluster finds pools by the name of their Cluster.
 	PoolByCluster = "spec.clusterName"
-	// ClaimPendingInPool finds claims that have no address or are being deleted by the namespace and the name of their pool.
-	ClaimPendingInPool = "pending.pool"
-	// ClaimWaitingInPool finds those of them that are not being deleted.
-	ClaimWaitingInPool = "waiting.pool"
-	// ClaimPendingAbroad finds those claims whose pool is in another namespace, by pendingAbroad.
-	ClaimPendingAbroad = "pending.abroad"
-	// ClaimPendingInCluster finds those claims by the Cluster that their label names.
-	ClaimPendingInCluster = "pending.cluster"
+	// claimPendingInPool finds claims that have no address or are being deleted by the namespace and the name of their pool.
+	claimPendingInPool = "pending.pool"
+	// claimWaitingInPool finds those of them that are not being deleted.
+	claimWaitingInPool = "waiting.pool"
+	// claimPendingAbroad finds those claims whose pool is in another namespace, by pendingAbroad.
+	claimPendingAbroad = "pending.abroad"
+	// claimPendingInCluster finds those claims by the Cluster that their label names.
+	claimPendingInCluster = "pending.cluster"
 )
 
 // reconcileTimeout ends a pass whose API server does not answer.
 const reconcileTimeout = time.Minute
 
-// pendingAbroad is the value of the index ClaimPendingAbroad.
+// pendingAbroad is the value of the index claimPendingAbroad.
 const pendingAbroad = "true"
 
 // ClaimIndex is the value of the index AddressByClaim for a claim.
@@ -84,20 +84,20 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return nil
 		}},
-		{&ipamv1.IPClaim{}, ClaimPendingInPool, pending(poolOf)},
-		{&ipamv1.IPClaim{}, ClaimWaitingInPool, pending(func(c *ipamv1.IPClaim) string {
+		{&ipamv1.IPClaim{}, claimPendingInPool, pending(poolOf)},
+		{&ipamv1.IPClaim{}, claimWaitingInPool, pending(func(c *ipamv1.IPClaim) string {
 			if !c.DeletionTimestamp.IsZero() {
 				return ""
 			}
 			return poolOf(c)
 		})},
-		{&ipamv1.IPClaim{}, ClaimPendingAbroad, pending(func(c *ipamv1.IPClaim) string {
+		{&ipamv1.IPClaim{}, claimPendingAbroad, pending(func(c *ipamv1.IPClaim) string {
 			if c.PoolKey().Namespace != c.Namespace {
 				return pendingAbroad
 			}
 			return ""
 		})},
-		{&ipamv1.IPClaim{}, ClaimPendingInCluster, pending(func(c *ipamv1.IPClaim) string { return c.Labels[ipamv1.ClusterNameLabel] })},
+		{&ipamv1.IPClaim{}, claimPendingInCluster, pending(func(c *ipamv1.IPClaim) string { return c.Labels[ipamv1.ClusterNameLabel] })},
 	} {
 		if err := indexer.IndexField(ctx, index.obj, index.name, index.of); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.obj, index.name, err)

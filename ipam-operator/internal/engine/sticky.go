@@ -81,7 +81,7 @@ func (o *observer) checkIntended(ctx context.Context, subject *Subject, pool *ip
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: allocate.AddressName(pool.Spec.NamePrefix, ip)}
 	err := o.Live.Get(ctx, key, &ipamv1.IPAddress{})
 	if apierrors.IsNotFound(err) {
-		o.waits.forgetAddress(space.Record{Key: IndexKey(key), IP: ip})
+		o.waits.forgetAddress(space.Record{Key: indexKey(key), IP: ip})
 		return nil
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func (o *observer) isAllowed(ctx context.Context, pool *ipamv1.IPPool, subject *
 // namespaceHandler wakes the claims of a namespace whose pool is in another one, when the labels of the namespace change.
 func (r *Reconciler) namespaceHandler() handler.EventHandler {
 	wake := func(ctx context.Context, name string, q Queue) {
-		claims := r.pending(ctx, name, client.MatchingFields{ClaimPendingAbroad: pendingAbroad})
+		claims := r.pending(ctx, name, client.MatchingFields{claimPendingAbroad: pendingAbroad})
 		for i := range claims {
 			q.Add(requestFor(claims[i].Namespace, claims[i].Name))
 		}
@@ -165,7 +165,7 @@ func (e *executor) addressesOf(ctx context.Context, tenant string, pool *ipamv1.
 	has := int64(0)
 	for i := range list.Items {
 		if list.Items[i].Spec.Pool.Name == pool.Name && list.Items[i].Tenant() == tenant {
-			e.Index.Learn(RecordOf(&list.Items[i]), e.Clock.Now())
+			e.Index.Learn(recordOf(&list.Items[i]), e.Clock.Now())
 			has++
 		}
 	}

@@ -60,11 +60,11 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 	s.reconciler.Line.Leave(claims[4].UID)
 	q := newQueue(t)
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} { // one signal for both
-		record := RecordOf(s.address("p-"+ip, ip, "other"))
+		record := recordOf(s.address("p-"+ip, ip, "other"))
 		s.index.Observe(record)
 		s.reconciler.forgetAddress(record)
 	}
-	s.index.Observe(RecordOf(s.address("p-3", "10.0.0.3", "other")))
+	s.index.Observe(recordOf(s.address("p-3", "10.0.0.3", "other")))
 	require.Len(t, s.reconciler.nudges, 1)
 	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 	assert.Equal(t, []string{"c5", "c3", "c1"}, woken(q), "the two oldest that any address helps, and one of which nothing is known")
@@ -95,7 +95,7 @@ func TestAServedClaimTakesNoTurn(t *testing.T) {
 			q := newQueue(t)
 			var next []string
 			free := func(ip string) {
-				s.reconciler.forgetAddress(RecordOf(s.address("p-"+ip, ip, "other")))
+				s.reconciler.forgetAddress(recordOf(s.address("p-"+ip, ip, "other")))
 				s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 			}
 			faults := interceptor.Funcs{
@@ -108,7 +108,7 @@ func TestAServedClaimTakesNoTurn(t *testing.T) {
 				},
 				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 					if at == "its status is written" {
-						s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "first"))) // the watch is faster
+						s.index.Observe(recordOf(s.address("p-10-0-0-1", "10.0.0.1", "first"))) // the watch is faster
 						free("10.0.0.2")
 						next = woken(q)
 					}
@@ -117,7 +117,7 @@ func TestAServedClaimTakesNoTurn(t *testing.T) {
 			}
 			s = newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.2"), faults: faults})
 			for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
-				s.index.Observe(RecordOf(s.address("p-"+ip, ip, "other")))
+				s.index.Observe(recordOf(s.address("p-"+ip, ip, "other")))
 			}
 			for _, name := range []string{"first", "second"} {
 				claim := s.claim(name)

@@ -27,16 +27,16 @@ import (
 // Queue is the work queue of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// IndexKey is the key of an IPAddress in the index of what is free.
-func IndexKey(name types.NamespacedName) space.Key {
+// indexKey is the key of an IPAddress in the index of what is free.
+func indexKey(name types.NamespacedName) space.Key {
 	return space.Key{Group: ipamv1.GroupVersion.Group, NamespacedName: name}
 }
 
-// RecordOf is an IPAddress as the index of what is free knows it.
-func RecordOf(address *ipamv1.IPAddress) space.Record {
+// recordOf is an IPAddress as the index of what is free knows it.
+func recordOf(address *ipamv1.IPAddress) space.Record {
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
 	return space.Record{
-		Key:  IndexKey(client.ObjectKeyFromObject(address)),
+		Key:  indexKey(client.ObjectKeyFromObject(address)),
 		Pool: types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name},
 		IP:   ip, PrefixLength: address.Spec.PrefixLength, Tenant: address.Tenant(), UID: address.UID, Released: ReleasedAt(address),
 	}
@@ -55,7 +55,7 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q Queue) {
 			address := e.Object.(*ipamv1.IPAddress)
-			r.Index.Observe(RecordOf(address))
+			r.Index.Observe(recordOf(address))
 			if !e.IsInInitialList {
 				r.wakeUnlessBound(ctx, address, q)
 			}
@@ -65,7 +65,7 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 			if before.UID != address.UID { // another object of the name: its deletion was not seen
 				r.addressIsGone(ctx, before, q)
 			}
-			r.Index.Observe(RecordOf(address))
+			r.Index.Observe(recordOf(address))
 			r.wakeUnlessBound(ctx, address, q)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q Queue) {
@@ -79,10 +79,10 @@ func (r *Reconciler) addressIsGone(ctx context.Context, address *ipamv1.IPAddres
 	if ClaimKind(address) == r.Kind.Name() {
 		q.Add(reconcile.Request{NamespacedName: address.ClaimKey()})
 	}
-	if owner := ClaimOwner(address); owner != "" && r.livesOn(ctx, address) {
-		r.leaveAddress(RecordOf(address), owner)
+	if owner := claimOwner(address); owner != "" && r.livesOn(ctx, address) {
+		r.leaveAddress(recordOf(address), owner)
 	} else {
-		r.forgetAddress(RecordOf(address))
+		r.forgetAddress(recordOf(address))
 	}
 }
 
@@ -93,7 +93,7 @@ func (r *Reconciler) livesOn(ctx context.Context, address *ipamv1.IPAddress) boo
 		return false
 	}
 	if claim, err := r.Kind.Get(ctx, address.ClaimKey()); ClaimKind(address) == r.Kind.Name() &&
-		err == nil && claim != nil && claim.UID() == ClaimOwner(address) && !claim.Claim.Deleting {
+		err == nil && claim != nil && claim.UID() == claimOwner(address) && !claim.Claim.Deleting {
 		return true
 	}
 	pool := &ipamv1.IPPool{}
@@ -119,12 +119,12 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 // pendingInPool are the claims of a pool that have no address or are being deleted, oldest first. They are those of the
 // cache and must not be changed.
 func (w *waitlist) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
-	return w.inPool(ctx, ClaimPendingInPool, pool)
+	return w.inPool(ctx, claimPendingInPool, pool)
 }
 
 // waitingInPool are those of them that are not being deleted. Of claims that choose their pool, those that are being deleted are among them.
 func (w *waitlist) waitingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
-	return w.inPool(ctx, ClaimWaitingInPool, pool)
+	return w.inPool(ctx, claimWaitingInPool, pool)
 }
 
 // waitingClaims are those of waitingInPool.
@@ -210,7 +210,7 @@ func (r *Reconciler) clusterHandler() handler.EventHandler {
 		if err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{PoolByCluster: cluster.GetName()}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
 		}
-		claims := r.pending(ctx, cluster.GetNamespace(), client.MatchingFields{ClaimPendingInCluster: cluster.GetName()})
+		claims := r.pending(ctx, cluster.GetNamespace(), client.MatchingFields{claimPendingInCluster: cluster.GetName()})
 		for i := range pools.Items {
 			claims = append(claims, r.pendingInPool(ctx, client.ObjectKeyFromObject(&pools.Items[i]))...)
 		}

@@ -48,9 +48,9 @@ type Client struct {
 
 // Operations, as metrics name them.
 const (
-	OperationTaken = "taken"
-	OperationGive  = "give"
-	OperationFree  = "free"
+	operationTaken = "taken"
+	operationGive  = "give"
+	operationFree  = "free"
 )
 
 // NewClient returns a Client of the inventory at a URL. The file holds a bearer token; an empty path means none.
@@ -61,7 +61,7 @@ func NewClient(base, tokenFile string, asked func(operation string, err error)) 
 
 // Taken are the addresses and prefixes of a pool that others have taken.
 func (c *Client) Taken(ctx context.Context, pool types.NamespacedName) (taken []netip.Prefix, err error) {
-	defer func() { c.asked(OperationTaken, err) }()
+	defer func() { c.asked(operationTaken, err) }()
 	query := url.Values{"namespace": {pool.Namespace}, "pool": {pool.Name}}
 	content, err := c.do(ctx, http.MethodGet, "/v1/taken?"+query.Encode(), nil)
 	if err != nil {
@@ -130,14 +130,14 @@ func (c *Client) Give(ctx context.Context, address *ipamv1.IPAddress) error {
 		return fmt.Errorf("writing to the inventory: %w", err)
 	}
 	_, err = c.do(ctx, http.MethodPut, pathOf(types.NamespacedName{Namespace: address.Namespace, Name: address.Name}), body)
-	c.asked(OperationGive, err)
+	c.asked(operationGive, err)
 	return err
 }
 
 // Return reports to the inventory that an address is free again. One that it does not know is no error.
 func (c *Client) Return(ctx context.Context, address types.NamespacedName) error {
 	_, err := c.do(ctx, http.MethodDelete, pathOf(address), nil)
-	c.asked(OperationFree, err)
+	c.asked(operationFree, err)
 	return err
 }
 

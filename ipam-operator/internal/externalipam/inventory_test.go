@@ -62,7 +62,7 @@ func TestNoErrorAndNoLogHasTheToken(t *testing.T) {
 			})
 			address := &ipamv1.IPAddress{}
 			_, taken := c.Taken(t.Context(), types.NamespacedName{Name: "p"})
-			for operation, err := range map[string]error{OperationTaken: taken, OperationGive: c.Give(t.Context(), address), OperationFree: c.Return(t.Context(), types.NamespacedName{})} {
+			for operation, err := range map[string]error{operationTaken: taken, operationGive: c.Give(t.Context(), address), operationFree: c.Return(t.Context(), types.NamespacedName{})} {
 				if err == nil {
 					assert.Equal(t, "no JSON", name, "an answer to what was told may say anything")
 					continue

@@ -19,10 +19,10 @@ import (
 
 // Kinds of pools that are imported.
 const (
-	// PoolKind is a pool of one namespace.
-	PoolKind = "InClusterIPPool"
-	// GlobalPoolKind is a pool of all namespaces.
-	GlobalPoolKind = "GlobalInClusterIPPool"
+	// poolKind is a pool of one namespace.
+	poolKind = "InClusterIPPool"
+	// globalPoolKind is a pool of all namespaces.
+	globalPoolKind = "GlobalInClusterIPPool"
 )
 
 // Provider is the value of the label of what was imported.

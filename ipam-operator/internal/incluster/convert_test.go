@@ -16,7 +16,7 @@ import (
 )
 
 func source(change func(*Spec)) Source {
-	s := Source{Kind: PoolKind, Namespace: "ns", Name: "p", Spec: Spec{Addresses: []string{"10.0.0.2-10.0.0.254"}, Prefix: 24, Gateway: "10.0.0.1"}}
+	s := Source{Kind: poolKind, Namespace: "ns", Name: "p", Spec: Spec{Addresses: []string{"10.0.0.2-10.0.0.254"}, Prefix: 24, Gateway: "10.0.0.1"}}
 	change(&s.Spec)
 	return s
 }

@@ -65,14 +65,14 @@ func (i *Import) Run(ctx context.Context) error {
 // sources are the pools to import, in order.
 func (i *Import) sources(ctx context.Context) ([]Source, error) {
 	var out []Source
-	for _, kind := range []string{PoolKind, GlobalPoolKind} {
-		if kind == GlobalPoolKind && i.GlobalInto == "" {
+	for _, kind := range []string{poolKind, globalPoolKind} {
+		if kind == globalPoolKind && i.GlobalInto == "" {
 			continue
 		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha2", Kind: kind + "List"})
 		var in []client.ListOption
-		if kind == PoolKind {
+		if kind == poolKind {
 			in = append(in, client.InNamespace(i.Namespace))
 		}
 		if err := i.Client.List(ctx, list, in...); isNotServed(err) {

@@ -21,12 +21,12 @@ import (
 
 // Runtimes of hosted clusters.
 const (
-	// RuntimeProcess runs hosted clusters as processes of the operator's own machine.
-	RuntimeProcess = "process"
-	// RuntimePod runs hosted clusters as pods in the operator's own cluster.
-	RuntimePod = "pod"
-	// RuntimeNone leaves hosted clusters alone.
-	RuntimeNone = "none"
+	// runtimeProcess runs hosted clusters as processes of the operator's own machine.
+	runtimeProcess = "process"
+	// runtimePod runs hosted clusters as pods in the operator's own cluster.
+	runtimePod = "pod"
+	// runtimeNone leaves hosted clusters alone.
+	runtimeNone = "none"
 )
 
 // Options are the operator's settings, one per flag.
@@ -60,7 +60,7 @@ func ParseOptions(arguments []string) (Options, error) {
 func (o *Options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools reconciled in parallel")
 	flags.IntVar(&o.PoolWriters, "pool-writers", 8, "number of clusters created, changed or deleted in parallel, over all pools")
-	flags.StringVar(&o.HostedRuntime, "hosted-runtime", RuntimeNone, "runtime of hosted clusters: process, pod or none")
+	flags.StringVar(&o.HostedRuntime, "hosted-runtime", runtimeNone, "runtime of hosted clusters: process, pod or none")
 	flags.StringVar(&o.HostedDataDir, "hosted-data-dir", "", "directory of hosted clusters, with --hosted-runtime=process")
 	flags.StringVar(&o.HostedBinDir, "hosted-bin-dir", "",
 		"directory of etcd, kube-apiserver and kube-controller-manager, with --hosted-runtime=process; empty for $KUBEBUILDER_ASSETS, then the user's cache")
@@ -98,9 +98,9 @@ func (o *Options) validateHosted() error {
 		}
 	}
 	switch o.HostedRuntime {
-	case RuntimeNone:
+	case runtimeNone:
 		return nil
-	case RuntimeProcess:
+	case runtimeProcess:
 		if o.HostedDataDir == "" {
 			return errors.New("--hosted-runtime=process needs --hosted-data-dir, the directory of the clusters' data")
 		}
@@ -111,7 +111,7 @@ func (o *Options) validateHosted() error {
 			return fmt.Errorf("--hosted-listen-address=%s: write an IP address of this machine such as 192.168.0.10", o.HostedListenAddress)
 		}
 		return nil
-	case RuntimePod:
+	case runtimePod:
 		if o.HostedImage == "" {
 			return errors.New("--hosted-runtime=pod needs --hosted-image, the image with the programs of a control plane")
 		}
@@ -120,7 +120,7 @@ func (o *Options) validateHosted() error {
 		}
 		return o.validateExposure()
 	}
-	return fmt.Errorf("--hosted-runtime=%s: write %s", o.HostedRuntime, strings.Join([]string{RuntimeProcess, RuntimePod, RuntimeNone}, ", "))
+	return fmt.Errorf("--hosted-runtime=%s: write %s", o.HostedRuntime, strings.Join([]string{runtimeProcess, runtimePod, runtimeNone}, ", "))
 }
 
 func (o *Options) validateExposure() error {

@@ -22,7 +22,7 @@ import (
 // newRuntime returns what runs hosted clusters; nil when they are left alone.
 func newRuntime(ctx context.Context, mgr ctrl.Manager, o Options) (clusterdeployment.Runtime, error) {
 	switch o.HostedRuntime {
-	case RuntimeProcess:
+	case runtimeProcess:
 		if err := claimDataDir(ctx, mgr.GetAPIReader(), o.HostedDataDir); err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func newRuntime(ctx context.Context, mgr ctrl.Manager, o Options) (clusterdeploy
 			return nil, fmt.Errorf("registering the end of hosted clusters: %w", err)
 		}
 		return runtime, nil
-	case RuntimePod:
+	case runtimePod:
 		return newPodRuntime(mgr, o)
 	}
 	return nil, nil //nolint:nilnil // no runtime is an answer

@@ -36,7 +36,7 @@ func TestFromClaimToKubeconfigIsOneTrace(t *testing.T) {
 		ended <- run(ctx, Options{
 			Settings:    operator.Settings{Kubeconfig: controlplanetest.Kubeconfig(t), MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error"},
 			PoolWorkers: 1, PoolWriters: 1,
-			HostedRuntime: RuntimeProcess, HostedDataDir: t.TempDir(), HostedListenAddress: "127.0.0.1",
+			HostedRuntime: runtimeProcess, HostedDataDir: t.TempDir(), HostedListenAddress: "127.0.0.1",
 		})
 	}()
 	t.Cleanup(func() {

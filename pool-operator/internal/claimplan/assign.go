@@ -12,10 +12,10 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
-// Assign matches waiting claims with free clusters, first come, first served: the n-th claim gets the n-th cluster, both in total order, so that all replicas that
+// assign matches waiting claims with free clusters, first come, first served: the n-th claim gets the n-th cluster, both in total order, so that all replicas that
 // see the same compute the same. OldestFirst orders clusters by age, RunningFirst puts running ones before the others. The result maps a claim's UID to
 // the cluster's namespace. The arguments are left as they are.
-func Assign(waiting []Waiter, free []Cluster, policy hivev1.ClaimPolicy) map[types.UID]string {
+func assign(waiting []Waiter, free []Cluster, policy hivev1.ClaimPolicy) map[types.UID]string {
 	waiting, free = slices.Clone(waiting), slices.Clone(free)
 	slices.SortFunc(waiting, poolview.ByArrival)
 	order := poolview.ByAge

@@ -159,7 +159,7 @@ func (s *Snapshot) queue(now time.Time) Decision {
 	free := poolview.Free(now, s.pool(), others, s.Clusters)
 	self.Namespace = ""
 	waiting := poolview.Waiting(now, append(others, self), s.Clusters)
-	matching := Assign(waiting, free, s.pool().ClaimPolicy)
+	matching := assign(waiting, free, s.pool().ClaimPolicy)
 	wait := s.explain(now, waiting, free)
 	d := Decision{Status: s.report(now, wait), RequeueAfter: earliest(leaving, s.refreshIn(now, wait))}
 	if cluster, ok := matching[s.Claim.UID]; ok {

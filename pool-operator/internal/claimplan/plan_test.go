@@ -64,7 +64,7 @@ func TestOwnerSubjects(t *testing.T) {
 		"a user of another group":             {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			got, refused := OwnerSubjects([]rbacv1.Subject{c.in})
+			got, refused := ownerSubjects([]rbacv1.Subject{c.in})
 			if c.refused != "" {
 				require.Empty(t, got)
 				require.Equal(t, []string{c.refused}, refused)
@@ -111,7 +111,7 @@ func TestOwnerRulesNameExactlyTheSecretsThatThereAre(t *testing.T) {
 			cd.Spec.Platform = hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"region":"r","credentialsSecretRef":{"name":"cloud"},"certificatesSecretRef":{"name":"ca"}}`)}}
 			cd.Spec.ClusterMetadata, cd.Spec.ClusterPoolRef = &test.metadata, &hivev1.ClusterPoolReference{ClaimName: "c"}
 			own := ClusterOf(cd)
-			rules := OwnerRules(&own, poolview.MachinePoolsNone)
+			rules := ownerRules(&own, poolview.MachinePoolsNone)
 			require.ElementsMatch(t, test.want, rules[2:])
 			require.Equal(t, []string{"x"}, rules[0].ResourceNames)
 		})
@@ -140,7 +140,7 @@ func TestMachinePoolsAreForThePoolToAllow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{Pool: test.pool}
 			verbs := map[string][]string{}
-			for _, rule := range OwnerRules(&Cluster{Namespace: "x", Metadata: &hivev1.ClusterMetadata{}}, s.machinePools()) {
+			for _, rule := range ownerRules(&Cluster{Namespace: "x", Metadata: &hivev1.ClusterMetadata{}}, s.machinePools()) {
 				verbs[rule.Resources[0]] = append(verbs[rule.Resources[0]], rule.Verbs...)
 			}
 			require.Equal(t, test.want, verbs["machinepools"])
@@ -336,7 +336,7 @@ func TestAPauseOfTheClusterKeepsNoRights(t *testing.T) {
 		return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
 	}
 	foreign := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}
-	rules := OwnerRules(new(free("x", func(c *Cluster) { c.Metadata = metadata })), poolview.MachinePoolsNone)
+	rules := ownerRules(new(free("x", func(c *Cluster) { c.Metadata = metadata })), poolview.MachinePoolsNone)
 	grant := func(role, binding, replace bool) GrantRights {
 		return GrantRights{Cluster: "x", UID: "uid-x", Rules: rules, Subjects: []rbacv1.Subject{user("bob")}, Role: role, Binding: binding, Replace: replace, Why: WhyRights}
 	}
@@ -373,10 +373,10 @@ func TestAPauseOfTheClusterKeepsNoRights(t *testing.T) {
 func TestAssignIsDeterministic(t *testing.T) {
 	waiting := []Waiter{{Name: "b", UID: "b", Created: noon}, {Name: "a", UID: "a", Created: noon}, {Name: "0", UID: "0", Created: noon.Add(time.Second)}}
 	clusters := []Cluster{free("y"), free("x"), free("w", func(c *Cluster) { c.Created, c.ObservedPower = noon.Add(time.Second), hivev1.PowerStateRunning })}
-	require.Equal(t, map[types.UID]string{"a": "x", "b": "y", "0": "w"}, Assign(waiting, clusters, hivev1.ClaimPolicyOldestFirst))
-	require.Equal(t, map[types.UID]string{"a": "w", "b": "x", "0": "y"}, Assign(waiting, clusters, hivev1.ClaimPolicyRunningFirst))
+	require.Equal(t, map[types.UID]string{"a": "x", "b": "y", "0": "w"}, assign(waiting, clusters, hivev1.ClaimPolicyOldestFirst))
+	require.Equal(t, map[types.UID]string{"a": "w", "b": "x", "0": "y"}, assign(waiting, clusters, hivev1.ClaimPolicyRunningFirst))
 	require.Equal(t, "b", waiting[0].Name, "the arguments are left as they are")
-	require.Equal(t, map[types.UID]string{"a": "y"}, Assign(waiting, clusters[:1], ""))
+	require.Equal(t, map[types.UID]string{"a": "y"}, assign(waiting, clusters[:1], ""))
 }
 
 func TestGiveUp(t *testing.T) {

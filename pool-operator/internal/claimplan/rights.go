@@ -28,9 +28,9 @@ var (
 	}
 )
 
-// OwnerRules returns what a claim's subjects may do in the namespace of their cluster: switch it on and off and label it, read the Secrets that lead into it, and scale
+// ownerRules returns what a claim's subjects may do in the namespace of their cluster: switch it on and off and label it, read the Secrets that lead into it, and scale
 // or manage its MachinePools if the pool allows that.
-func OwnerRules(own *Cluster, machinePools poolview.MachinePoolRights) []rbacv1.PolicyRule {
+func ownerRules(own *Cluster, machinePools poolview.MachinePoolRights) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{hivev1.GroupName}, Resources: []string{"clusterdeployments"}, ResourceNames: []string{own.Namespace}, Verbs: slices.Clone(clusterVerbs)},
 		{APIGroups: []string{hivev1.GroupName}, Resources: []string{"clusterdeployments"}, Verbs: slices.Clone(listVerbs)},
@@ -70,8 +70,8 @@ func (s *Snapshot) machinePools() poolview.MachinePoolRights {
 	return s.pool().MachinePools
 }
 
-// OwnerSubjects returns the subjects in the form that the API server keeps them in, and a sentence about each one that it would refuse.
-func OwnerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused []string) {
+// ownerSubjects returns the subjects in the form that the API server keeps them in, and a sentence about each one that it would refuse.
+func ownerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused []string) {
 	for i, subject := range claimed {
 		problem := ""
 		group := rbacv1.GroupName
@@ -103,7 +103,7 @@ func OwnerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused
 
 // grant returns what has to be done about the subjects' rights, and whether they are as they should be.
 func (s *Snapshot) grant(own *Cluster) (action Action, settled bool) {
-	subjects, _ := OwnerSubjects(s.Claim.Spec.Subjects)
+	subjects, _ := ownerSubjects(s.Claim.Spec.Subjects)
 	if len(subjects) == 0 {
 		if s.Role == nil && s.Binding == nil {
 			return nil, true
@@ -117,7 +117,7 @@ func (s *Snapshot) grant(own *Cluster) (action Action, settled bool) {
 	if own.Deleting && s.Binding != nil && s.Binding.RoleRef != ref {
 		return s.revoke(own.Namespace, WhyRights), false
 	}
-	g := GrantRights{Cluster: own.Namespace, UID: own.UID, Rules: OwnerRules(own, s.machinePools()), Subjects: subjects, Why: WhyRights}
+	g := GrantRights{Cluster: own.Namespace, UID: own.UID, Rules: ownerRules(own, s.machinePools()), Subjects: subjects, Why: WhyRights}
 	g.Role = s.Role == nil || !equality.Semantic.DeepEqual(s.Role.Rules, g.Rules)
 	g.Binding = s.Binding == nil || !equality.Semantic.DeepEqual(s.Binding.Subjects, subjects)
 	g.Replace = s.Binding != nil && s.Binding.RoleRef != ref
@@ -138,7 +138,7 @@ func OwnerRoleRef() rbacv1.RoleRef {
 
 // rightsNote is appended to a message when something was left out of the subjects' rights.
 func (s *Snapshot) rightsNote(own *Cluster) string {
-	_, refused := OwnerSubjects(s.Claim.Spec.Subjects)
+	_, refused := ownerSubjects(s.Claim.Spec.Subjects)
 	if own.Metadata != nil {
 		_, private := accessSecrets(own)
 		for _, name := range private {

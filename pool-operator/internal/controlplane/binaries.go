@@ -13,10 +13,10 @@ import (
 
 // Pinned versions; hack/controlplane/go.mod and go.sum say the same, and a test compares them.
 const (
-	// KubernetesVersion is the version of kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
-	KubernetesVersion = "v1.37.2"
-	// EtcdVersion is the version of etcd.
-	EtcdVersion = "v3.7.3"
+	// kubernetesVersion is the version of kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
+	kubernetesVersion = "v1.37.2"
+	// etcdVersion is the version of etcd.
+	etcdVersion = "v3.7.3"
 	// sumHash is the beginning of the SHA-256 of hack/controlplane/go.sum.
 	sumHash = "0252cefcd9bb"
 )
@@ -68,8 +68,8 @@ func FindBinaries(dir string) (Binaries, error) {
 	return found, nil
 }
 
-// CacheDir is where hack/controlplane/build keeps the programs of the pinned versions; "" without a home directory.
-func CacheDir() string {
+// cacheDir is where hack/controlplane/build keeps the programs of the pinned versions; "" without a home directory.
+func cacheDir() string {
 	base := os.Getenv("XDG_CACHE_HOME")
 	if base == "" {
 		home, err := os.UserHomeDir()
@@ -83,12 +83,12 @@ func CacheDir() string {
 
 // cacheKey names the pinned versions for this platform, as "hack/controlplane/build --key" does.
 func cacheKey() string {
-	return KubernetesVersion + "-etcd-" + EtcdVersion + "-" + runtime.GOOS + "-" + runtime.GOARCH + "-" + sumHash
+	return kubernetesVersion + "-etcd-" + etcdVersion + "-" + runtime.GOOS + "-" + runtime.GOARCH + "-" + sumHash
 }
 
 func searchPath(dir string) []string {
 	var path []string
-	for _, candidate := range []string{dir, os.Getenv("KUBEBUILDER_ASSETS"), CacheDir()} {
+	for _, candidate := range []string{dir, os.Getenv("KUBEBUILDER_ASSETS"), cacheDir()} {
 		if candidate == "" {
 			continue
 		}
@@ -118,9 +118,9 @@ func findOnPath(name string) string {
 
 func pinnedVersion(name string) string {
 	if name == etcdName {
-		return EtcdVersion
+		return etcdVersion
 	}
-	return KubernetesVersion
+	return kubernetesVersion
 }
 
 // versionIn returns the version that "etcd --version" or "kube-apiserver --version" prints, as v1.2.3, or "".

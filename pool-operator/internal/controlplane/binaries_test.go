@@ -19,8 +19,8 @@ func TestPinnedVersionsAreThoseOfTheModule(t *testing.T) {
 	pins := filepath.Join("..", "..", "..", "hack", "controlplane")
 	module, err := os.ReadFile(filepath.Join(pins, "go.mod"))
 	require.NoError(t, err)
-	assert.Contains(t, string(module), "k8s.io/kubernetes "+KubernetesVersion+" ")
-	assert.Contains(t, string(module), "go.etcd.io/etcd/server/v3 "+EtcdVersion+" ")
+	assert.Contains(t, string(module), "k8s.io/kubernetes "+kubernetesVersion+" ")
+	assert.Contains(t, string(module), "go.etcd.io/etcd/server/v3 "+etcdVersion+" ")
 	sums, err := os.ReadFile(filepath.Join(pins, "go.sum"))
 	require.NoError(t, err)
 	hash := sha256.Sum256(sums)
@@ -41,7 +41,7 @@ func TestBinariesAreFoundInOrder(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", assets)
 	inCache := map[string]string{}
 	for _, name := range []string{etcdName, apiServerName, controllerManagerName, kubectlName} {
-		inCache[name] = program(t, CacheDir(), name)
+		inCache[name] = program(t, cacheDir(), name)
 	}
 	assetEtcd := program(t, assets, etcdName)
 
@@ -62,7 +62,7 @@ func TestBinariesAreFoundInOrder(t *testing.T) {
 func TestMissingBinaryIsNamedWithTheWayOut(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("KUBEBUILDER_ASSETS", "")
-	program(t, CacheDir(), etcdName)
+	program(t, cacheDir(), etcdName)
 	_, err := FindBinaries("")
 	var missing *MissingBinaryError
 	require.ErrorAs(t, err, &missing)
@@ -82,8 +82,8 @@ func TestBinaryOnThePathIsOfThePinnedMinor(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700))
 		return path
 	}
-	server := prints(apiServerName, "Kubernetes "+minorOf(KubernetesVersion)+".99")
-	manager := prints(controllerManagerName, "Kubernetes "+KubernetesVersion)
+	server := prints(apiServerName, "Kubernetes "+minorOf(kubernetesVersion)+".99")
+	manager := prints(controllerManagerName, "Kubernetes "+kubernetesVersion)
 	prints(etcdName, "etcd Version: 3.0.1")
 
 	_, err := FindBinaries("")
@@ -91,12 +91,12 @@ func TestBinaryOnThePathIsOfThePinnedMinor(t *testing.T) {
 	require.ErrorAs(t, err, &missing, "etcd on the PATH is of another minor")
 	assert.Equal(t, etcdName, missing.Name)
 
-	etcd := prints(etcdName, "etcd Version: "+strings.TrimPrefix(EtcdVersion, "v"))
+	etcd := prints(etcdName, "etcd Version: "+strings.TrimPrefix(etcdVersion, "v"))
 	found, err := FindBinaries("")
 	require.NoError(t, err)
 	assert.Equal(t, Binaries{Etcd: etcd, APIServer: server, ControllerManager: manager}, found)
 
-	cached := program(t, CacheDir(), apiServerName)
+	cached := program(t, cacheDir(), apiServerName)
 	found, err = FindBinaries("")
 	require.NoError(t, err)
 	assert.Equal(t, cached, found.APIServer, "built programs come first")

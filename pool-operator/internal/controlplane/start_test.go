@@ -32,7 +32,7 @@ func TestProcessThatDiesTakesTheOthersWithIt(t *testing.T) {
 		require.NoError(t, plane.Start(t.Context()))
 		version, err := plane.Check(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, KubernetesVersion, version)
+		assert.Equal(t, kubernetesVersion, version)
 		processes := plane.getCurrent().list()
 		for _, p := range processes {
 			if p.name == name {

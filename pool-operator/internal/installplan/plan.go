@@ -42,14 +42,14 @@ const retryMissing = 30 * time.Second
 
 // Reasons that are not taken over from the install object.
 const (
-	// ReasonInstallStopped is the reason of hivev1.ClusterDeploymentProvisionStopped when the install object gives none.
-	ReasonInstallStopped = "ClusterInstallStopped"
-	// ReasonInstallNotFound is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object cannot be read.
-	ReasonInstallNotFound = "ClusterInstallNotFound"
-	// ReasonRequirementsMet is its reason when the installer has all that it needs.
-	ReasonRequirementsMet = "AllRequirementsMet"
-	// ReasonRequirementsNotMet is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object gives none.
-	ReasonRequirementsNotMet = "RequirementsNotMet"
+	// reasonInstallStopped is the reason of hivev1.ClusterDeploymentProvisionStopped when the install object gives none.
+	reasonInstallStopped = "ClusterInstallStopped"
+	// reasonInstallNotFound is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object cannot be read.
+	reasonInstallNotFound = "ClusterInstallNotFound"
+	// reasonRequirementsMet is its reason when the installer has all that it needs.
+	reasonRequirementsMet = "AllRequirementsMet"
+	// reasonRequirementsNotMet is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object gives none.
+	reasonRequirementsNotMet = "RequirementsNotMet"
 )
 
 // mirrored are the conditions of the contract and what they are called on a ClusterDeployment.
@@ -82,7 +82,7 @@ func Plan(now time.Time, s Snapshot) Decision {
 		if s.Cluster.Spec.Installed { // the cluster no longer needs what installed it
 			return Decision{}
 		}
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, ReasonInstallNotFound, s.Obstacle)
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, reasonInstallNotFound, s.Obstacle)
 		d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, hivev1.ReasonProvisioning, s.Obstacle)
 		return Decision{Status: &d.status, RequeueAfter: retryMissing}
 	}
@@ -156,9 +156,9 @@ func (d *draft) mirror(install *hivev1.ClusterInstall) {
 	case c == nil:
 		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The installer has not said yet what it needs.")
 	case c.Status == corev1.ConditionTrue:
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionTrue, ReasonRequirementsMet, "The installer has all that it needs.")
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionTrue, reasonRequirementsMet, "The installer has all that it needs.")
 	default:
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, or(c.Reason, ReasonRequirementsNotMet), c.Message)
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, or(c.Reason, reasonRequirementsNotMet), c.Message)
 	}
 }
 
@@ -194,7 +194,7 @@ func giveUp(install *hivev1.ClusterInstall, failed *hivev1.Condition) (reason, m
 	if failed != nil && failed.Status == corev1.ConditionTrue {
 		c = failed
 	}
-	return or(c.Reason, ReasonInstallStopped), c.Message
+	return or(c.Reason, reasonInstallStopped), c.Message
 }
 
 // sayInstalled says what is true of a cluster that an install object installed: it runs, and the operator does not stop it.

@@ -43,8 +43,8 @@ const (
 	SliceOfPass = 20
 	// MaxOperations is how many operations a pool has outstanding at most.
 	MaxOperations = 64
-	// WithdrawalTime is how long after a withdrawal the API server is asked whether the cluster exists: a replica that was about to create it has given up by then.
-	WithdrawalTime = time.Minute
+	// withdrawalTime is how long after a withdrawal the API server is asked whether the cluster exists: a replica that was about to create it has given up by then.
+	withdrawalTime = time.Minute
 	// lookAgain is when outstanding operations are looked at again, should no event about them come.
 	lookAgain = 65 * time.Second
 	// behindRetry is when a view that is too old is looked at again.

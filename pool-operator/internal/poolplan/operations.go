@@ -68,7 +68,7 @@ func (p *pass) withdraw(op hivev1.ClusterPoolOperation, refusal string) {
 		Namespace: op.Namespace, Kind: hivev1.OperationDelete, ClusterName: op.ClusterName, Why: string(WhyCreationRefused),
 	})
 	p.health.fail(op.Namespace, op.RecordedAt.Time, Failure{Reason: string(WhyCreationRefused), Message: refusal, At: p.now})
-	p.wakeAt(p.now.Add(WithdrawalTime))
+	p.wakeAt(p.now.Add(withdrawalTime))
 }
 
 // settleWithdrawal waits until no replica can be about to create the cluster any more, and then until the API server says that it is not there.
@@ -77,7 +77,7 @@ func (p *pass) settleWithdrawal(op hivev1.ClusterPoolOperation, seen *member) {
 		return
 	}
 	p.ticket.keep(op)
-	due := op.RecordedAt.Add(WithdrawalTime)
+	due := op.RecordedAt.Add(withdrawalTime)
 	if p.now.Before(due) {
 		p.wakeAt(due)
 		return

@@ -217,10 +217,10 @@ func (c *Cluster) Broken(now time.Time, limits Limits) (failure *Failure, due ti
 		return c.InstallStopped, time.Time{}
 	}
 	since, limit := c.InstallingSince(), limits.Install
-	f := Failure{Reason: ReasonInstallTimedOut, Message: "the cluster was not installed within " + limits.Install.String()}
+	f := Failure{Reason: reasonInstallTimedOut, Message: "the cluster was not installed within " + limits.Install.String()}
 	if c.Installed {
 		since, limit = c.Resuming(), limits.Resume
-		f = Failure{Reason: ReasonResumeTimedOut, Message: "the cluster should run and did not within " + limits.Resume.String(), AfterInstallation: true}
+		f = Failure{Reason: reasonResumeTimedOut, Message: "the cluster should run and did not within " + limits.Resume.String(), AfterInstallation: true}
 	}
 	if since.IsZero() || limit <= 0 || c.Paused {
 		return nil, time.Time{}
@@ -234,10 +234,10 @@ func (c *Cluster) Broken(now time.Time, limits Limits) (failure *Failure, due ti
 
 // Reasons of failures that no installer gives.
 const (
-	// ReasonInstallTimedOut: the cluster was not installed within the pool's installTimeout.
-	ReasonInstallTimedOut = "InstallTimedOut"
-	// ReasonResumeTimedOut: the cluster did not resume within the pool's resumeTimeout.
-	ReasonResumeTimedOut = "ResumeTimedOut"
+	// reasonInstallTimedOut: the cluster was not installed within the pool's installTimeout.
+	reasonInstallTimedOut = "InstallTimedOut"
+	// reasonResumeTimedOut: the cluster did not resume within the pool's resumeTimeout.
+	reasonResumeTimedOut = "ResumeTimedOut"
 )
 
 // ByAge orders clusters as claims get them and as they run: by age in whole seconds, as the API server keeps it, then by name and UID.

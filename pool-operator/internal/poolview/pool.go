@@ -63,8 +63,8 @@ type Limits struct {
 	Install time.Duration
 }
 
-// DefaultHostedInstallTimeout is how long the installation of a hosted cluster may take when the pool does not say.
-const DefaultHostedInstallTimeout = 10 * time.Minute
+// defaultHostedInstallTimeout is how long the installation of a hosted cluster may take when the pool does not say.
+const defaultHostedInstallTimeout = 10 * time.Minute
 
 // LimitsOf reads the limits of a pool.
 func LimitsOf(spec *hivev1.ClusterPoolSpec) Limits {
@@ -74,7 +74,7 @@ func LimitsOf(spec *hivev1.ClusterPoolSpec) Limits {
 	}
 	standard := time.Duration(0)
 	if spec.Platform.Hosted != nil && spec.ClusterInstallTemplate == nil {
-		standard = DefaultHostedInstallTimeout
+		standard = defaultHostedInstallTimeout
 	}
 	limits.Install = durationOf(spec.InstallTimeout, standard)
 	return limits

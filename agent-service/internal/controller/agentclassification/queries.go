@@ -23,8 +23,8 @@ import (
 // patience is how long a query may take.
 const patience = 2 * time.Second
 
-// QueryError begins the value of a label whose query failed.
-const QueryError = "QUERYERROR"
+// queryError begins the value of a label whose query failed.
+const queryError = "QUERYERROR"
 
 var errNotBoolean = errors.New("the query does not return true or false")
 
@@ -55,7 +55,7 @@ func (q *Queries) Labels(ctx context.Context, classes []agentv1.AgentClassificat
 		class := &ordered[i]
 		key := agentv1.ClassificationPrefix + class.Spec.LabelKey
 		before, there := labels[key]
-		if !class.DeletionTimestamp.IsZero() || there && !strings.HasPrefix(before, QueryError) {
+		if !class.DeletionTimestamp.IsZero() || there && !strings.HasPrefix(before, queryError) {
 			continue
 		}
 		matches, failed := false, err
@@ -74,7 +74,7 @@ func (q *Queries) Labels(ctx context.Context, classes []agentv1.AgentClassificat
 
 // failure is the value of the label of a class whose query failed.
 func failure(class *agentv1.AgentClassification) string {
-	value := QueryError + "-" + class.Name
+	value := queryError + "-" + class.Name
 	return strings.TrimRight(value[:min(len(value), validation.LabelValueMaxLength)], "-_.")
 }
 

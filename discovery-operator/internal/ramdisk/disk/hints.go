@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Minimum is the size in bytes of the smallest disk that is chosen without hints.
-const Minimum = 4 << 30
+// minimum is the size in bytes of the smallest disk that is chosen without hints.
+const minimum = 4 << 30
 
 // Hints say which disk is meant, as Ironic's property root_device does: an operator and a value for each attribute.
 type Hints map[string]any
@@ -23,13 +23,13 @@ type Hints map[string]any
 // operators are those of Ironic's hints. A longer one stands before each that it begins with.
 var operators = []string{"<all-in>", "<or>", "<in>", "s==", "s!=", "s<=", "s>=", "s<", "s>", "==", "!=", "<=", ">=", "<", ">", "="}
 
-// Root chooses the disk that the hints mean: the first one of those that match, or without hints the smallest one of at least Minimum bytes. It fails
+// Root chooses the disk that the hints mean: the first one of those that match, or without hints the smallest one of at least minimum bytes. It fails
 // with a sentence that lists the disks.
 func Root(disks []Disk, hints Hints) (Disk, error) {
 	if len(hints) == 0 {
-		fitting := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return d.Size < Minimum })
+		fitting := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return d.Size < minimum })
 		if len(fitting) == 0 {
-			return Disk{}, fmt.Errorf("no disk has at least %d GiB, and no root device hints choose a smaller one: the machine has %s", Minimum>>30, list(disks))
+			return Disk{}, fmt.Errorf("no disk has at least %d GiB, and no root device hints choose a smaller one: the machine has %s", minimum>>30, list(disks))
 		}
 		return slices.MinFunc(fitting, func(a, b Disk) int { return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Name, b.Name)) }), nil
 	}

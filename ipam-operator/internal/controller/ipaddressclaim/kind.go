@@ -44,8 +44,8 @@ const (
 	FieldOwner = "ipam-operator/ipaddressclaim"
 )
 
-// AddressByClaim is the cache index that finds addresses by the name of their claim.
-const AddressByClaim = "spec.claimRef"
+// addressByClaim is the cache index that finds addresses by the name of their claim.
+const addressByClaim = "spec.claimRef"
 
 // Kinds are the versions of the contract's kinds that the API server prefers.
 type Kinds struct{ Claim, Address schema.GroupVersionKind }
@@ -129,7 +129,7 @@ func (k *claims) read(ctx context.Context, reader client.Reader, key types.Names
 func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(k.kinds.Address)
-	err := k.cache.List(ctx, list, client.InNamespace(claim.GetNamespace()), client.MatchingFields{AddressByClaim: claim.GetName()})
+	err := k.cache.List(ctx, list, client.InNamespace(claim.GetNamespace()), client.MatchingFields{addressByClaim: claim.GetName()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s %s: %w", ClaimKind, claim.GetName(), err)
 	}

@@ -24,7 +24,7 @@ import (
 func (c *Controller) sweep(ctx context.Context, claim types.NamespacedName) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(c.kinds.Address)
-	err := c.cache.List(ctx, list, client.InNamespace(claim.Namespace), client.MatchingFields{AddressByClaim: claim.Name}, client.UnsafeDisableDeepCopy)
+	err := c.cache.List(ctx, list, client.InNamespace(claim.Namespace), client.MatchingFields{addressByClaim: claim.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing the addresses of %s %s: %w", ClaimKind, claim, err)
 	}

@@ -58,7 +58,7 @@ func (c *Controller) Index(ctx context.Context, indexer client.FieldIndexer) err
 		name string
 		of   client.IndexerFunc
 	}{
-		{c.kinds.Address, AddressByClaim, func(obj client.Object) []string {
+		{c.kinds.Address, addressByClaim, func(obj client.Object) []string {
 			return []string{text(obj.(*unstructured.Unstructured), "spec", "claimRef", "name")}
 		}},
 		{c.kinds.Claim, pendingInPool, pending(func(claim *unstructured.Unstructured) string { return text(claim, "spec", "poolRef", "name") })},

@@ -29,8 +29,8 @@ import (
 // FieldOwner is the name that writes of this controller carry.
 const FieldOwner = "ipam-operator/metal3data"
 
-// ReasonRendered is the reason of the event that says that the Secrets are there.
-const ReasonRendered = "Rendered"
+// reasonRendered is the reason of the event that says that the Secrets are there.
+const reasonRendered = "Rendered"
 
 // Recorder writes events about data.
 type Recorder interface {

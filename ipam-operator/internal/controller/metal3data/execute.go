@@ -161,7 +161,7 @@ func (r *Reconciler) report(ctx context.Context, data *infrav1.Metal3Data, decis
 	switch {
 	case report.Ready:
 		ctrl.LoggerFrom(ctx).Info("Data is rendered")
-		r.Recorder.Eventf(data, nil, corev1.EventTypeNormal, ReasonRendered, "Render", "The Secrets are there")
+		r.Recorder.Eventf(data, nil, corev1.EventTypeNormal, reasonRendered, "Render", "The Secrets are there")
 	case report.Message != "":
 		ctrl.LoggerFrom(ctx).Info("Data is not rendered", "why", decision.Why, "message", report.Message)
 		r.Recorder.Eventf(data, nil, corev1.EventTypeWarning, string(decision.Why), "Render", "%s", report.Message)

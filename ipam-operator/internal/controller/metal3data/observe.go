@@ -68,7 +68,7 @@ func (r *Reconciler) observeHold(ctx context.Context, s *dataplan.Snapshot) erro
 
 // owned are the claims of both kinds that Metal3Data of a name own, or owned.
 func (r *Reconciler) owned(ctx context.Context, name types.NamespacedName) ([]dataplan.Claim, error) {
-	of := []client.ListOption{client.InNamespace(name.Namespace), client.MatchingFields{ClaimByData: name.Name}}
+	of := []client.ListOption{client.InNamespace(name.Namespace), client.MatchingFields{claimByData: name.Name}}
 	ours := &ipamv1.IPClaimList{}
 	if err := r.Client.List(ctx, ours, of...); err != nil {
 		return nil, fmt.Errorf("listing the IPClaims of Metal3Data %s: %w", name, err)

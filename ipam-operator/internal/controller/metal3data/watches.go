@@ -38,12 +38,12 @@ const (
 	ByClaim = "spec.claim"
 	// ByTemplate finds Metal3Data and Metal3DataClaims by the name of their template.
 	ByTemplate = "spec.template"
-	// BySecret finds Metal3Data by the names of its Secrets.
-	BySecret = "spec.secrets"
-	// ByCluster finds Metal3DataTemplates by the name of their Cluster.
-	ByCluster = "spec.clusterName"
-	// ClaimByData finds IPClaims and IPAddressClaims by the name of the Metal3Data that owns them.
-	ClaimByData = "owner.metal3data"
+	// bySecret finds Metal3Data by the names of its Secrets.
+	bySecret = "spec.secrets"
+	// byCluster finds Metal3DataTemplates by the name of their Cluster.
+	byCluster = "spec.clusterName"
+	// claimByData finds IPClaims and IPAddressClaims by the name of the Metal3Data that owns them.
+	claimByData = "owner.metal3data"
 )
 
 // Kinds of the claims of IPPools, and of IPPools.
@@ -64,14 +64,14 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&infrav1.Metal3Data{}, ByClaim, func(obj client.Object) []string { return []string{obj.(*infrav1.Metal3Data).Spec.Claim.Name} }},
 		{&infrav1.Metal3Data{}, ByTemplate, func(obj client.Object) []string { return []string{obj.(*infrav1.Metal3Data).Spec.Template.Name} }},
-		{&infrav1.Metal3Data{}, BySecret, func(obj client.Object) []string { return dataplan.SecretsOf(obj.(*infrav1.Metal3Data)) }},
+		{&infrav1.Metal3Data{}, bySecret, func(obj client.Object) []string { return dataplan.SecretsOf(obj.(*infrav1.Metal3Data)) }},
 		{&infrav1.Metal3DataClaim{}, ByTemplate, func(obj client.Object) []string {
 			return []string{obj.(*infrav1.Metal3DataClaim).Spec.Template.Name}
 		}},
-		{&infrav1.Metal3DataTemplate{}, ByCluster, func(obj client.Object) []string {
+		{&infrav1.Metal3DataTemplate{}, byCluster, func(obj client.Object) []string {
 			return []string{obj.(*infrav1.Metal3DataTemplate).Spec.ClusterName}
 		}},
-		{&ipamv1.IPClaim{}, ClaimByData, owners},
+		{&ipamv1.IPClaim{}, claimByData, owners},
 	} {
 		if err := indexer.IndexField(ctx, index.obj, index.name, index.of); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.obj, index.name, err)
@@ -101,7 +101,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		For(&infrav1.Metal3Data{}).
 		Watches(&infrav1.Metal3DataTemplate{}, handler.EnqueueRequestsFromMapFunc(r.by(ByTemplate)), builder.WithPredicates(ButStatus)).
 		Watches(&infrav1.Metal3DataClaim{}, handler.EnqueueRequestsFromMapFunc(r.by(ByClaim))).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.by(BySecret))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.by(bySecret))).
 		Watches(&ipamv1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim(ipClaimKind))).
 		Watches(&ipamv1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
@@ -185,7 +185,7 @@ func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) 
 // TemplatesOf are the templates that name a Cluster.
 func TemplatesOf(ctx context.Context, reader client.Reader, cluster client.Object) []infrav1.Metal3DataTemplate {
 	list := &infrav1.Metal3DataTemplateList{}
-	if err := reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ByCluster: cluster.GetName()}); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{byCluster: cluster.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Metal3DataTemplates of a Cluster could not be listed from the cache")
 	}
 	return list.Items
@@ -215,8 +215,8 @@ func (r *Reconciler) WatchForeign(c cache.Cache, kind schema.GroupVersionKind) e
 func IndexContract(ctx context.Context, indexer client.FieldIndexer, kind schema.GroupVersionKind) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(kind)
-	if err := indexer.IndexField(ctx, obj, ClaimByData, owners); err != nil {
-		return fmt.Errorf("indexing %s by %s: %w", kind.Kind, ClaimByData, err)
+	if err := indexer.IndexField(ctx, obj, claimByData, owners); err != nil {
+		return fmt.Errorf("indexing %s by %s: %w", kind.Kind, claimByData, err)
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ import (
 // FieldOwner is the name that writes of this controller carry.
 const FieldOwner = "ipam-operator/metal3dataclaim"
 
-// ReasonIndexGiven is the reason of the event that says that the claim has its data.
-const ReasonIndexGiven = "IndexGiven"
+// reasonIndexGiven is the reason of the event that says that the claim has its data.
+const reasonIndexGiven = "IndexGiven"
 
 // WhyNoMachine is the reason of a claim without a machine, in logs, events and metrics.
 const WhyNoMachine allocate.Why = "NoMachine"

@@ -106,7 +106,7 @@ func (r *Reconciler) create(ctx context.Context, claim *infrav1.Metal3DataClaim,
 		err := r.Client.Create(ctx, data, client.FieldOwner(FieldOwner))
 		if err == nil {
 			ctrl.LoggerFrom(ctx).Info("Claim has its index", "Metal3Data", data.Name, "index", index)
-			r.Recorder.Eventf(claim, data, corev1.EventTypeNormal, ReasonIndexGiven, "Claim", "The claim has index %d of Metal3DataTemplate %s", index, template.Name)
+			r.Recorder.Eventf(claim, data, corev1.EventTypeNormal, reasonIndexGiven, "Claim", "The claim has index %d of Metal3DataTemplate %s", index, template.Name)
 			return data.Name, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {

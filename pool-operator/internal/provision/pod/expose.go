@@ -39,9 +39,6 @@ const (
 	ExposeGateway Exposure = "Gateway"
 )
 
-// Exposures are all exposures.
-var Exposures = []Exposure{ExposeClusterIP, ExposeNodePort, ExposeLoadBalancer, ExposeGateway}
-
 // tlsRoute is the kind of a route of TLS connections by the name of their server.
 var tlsRoute = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}
 
@@ -155,7 +152,7 @@ func (o *Options) exposed(ref provision.ClusterRef, f found) bool {
 			return err != nil
 		}
 	}
-	return f.service.Annotations[ExposureAnnotation] == want
+	return f.service.Annotations[exposureAnnotation] == want
 }
 
 // routed are the host names that the TLSRoute of a cluster leads to it, none where there is no route.
@@ -190,7 +187,7 @@ func (r *Runtime) expose(ctx context.Context, ref provision.ClusterRef, identity
 	if err != nil {
 		return err
 	}
-	changed := current == nil || current.Annotations[ExposureAnnotation] != want
+	changed := current == nil || current.Annotations[exposureAnnotation] != want
 	if r.options.Expose != ExposeGateway {
 		if changed && current != nil {
 			if err := r.deleteRoute(ctx, ref); err != nil {

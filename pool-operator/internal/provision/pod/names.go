@@ -15,8 +15,8 @@ const (
 	Label = "hosted.muster.io/uid"
 	// NameAnnotation on the Secret and the StatefulSet: the name of the ClusterDeployment, which may be longer than a label.
 	NameAnnotation = "hosted.muster.io/cluster-deployment"
-	// ExposureAnnotation on the Service: the exposure that it and its route were made for. Without it a route of any exposure may be there.
-	ExposureAnnotation = "hosted.muster.io/exposure"
+	// exposureAnnotation on the Service: the exposure that it and its route were made for. Without it a route of any exposure may be there.
+	exposureAnnotation = "hosted.muster.io/exposure"
 	// FieldOwner owns what is applied.
 	FieldOwner = "pool-operator/hosted"
 )

@@ -34,7 +34,7 @@ const (
 func service(ref provision.ClusterRef, expose Exposure, recorded string) *corev1ac.ServiceApplyConfiguration {
 	annotations := map[string]string{NameAnnotation: ref.Name}
 	if recorded != "" {
-		annotations[ExposureAnnotation] = recorded
+		annotations[exposureAnnotation] = recorded
 	}
 	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithAnnotations(annotations).WithSpec(corev1ac.ServiceSpec().
 		WithType(expose.serviceType()).

@@ -24,9 +24,9 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
 
-// DefaultPorts lie below the ports that operating systems give to outgoing connections and to node ports, so that the
+// defaultPorts lie below the ports that operating systems give to outgoing connections and to node ports, so that the
 // port of a stopped cluster stays free.
-var DefaultPorts = controlplane.PortRange{First: 20000, Last: 29999}
+var defaultPorts = controlplane.PortRange{First: 20000, Last: 29999}
 
 // Options configure the runtime.
 type Options struct {
@@ -36,7 +36,7 @@ type Options struct {
 	Binaries func() (controlplane.Binaries, error)
 	// Host is the address that clusters listen on; default 127.0.0.1.
 	Host netip.Addr
-	// Ports to choose from; default DefaultPorts.
+	// Ports to choose from; default defaultPorts.
 	Ports controlplane.PortRange
 	// UnsafeNoFsync makes clusters faster and loses their data in a power cut.
 	UnsafeNoFsync bool
@@ -92,7 +92,7 @@ func (o *Options) setDefaults() {
 		o.Host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	if o.Ports == (controlplane.PortRange{}) {
-		o.Ports = DefaultPorts
+		o.Ports = defaultPorts
 	}
 	if o.MaxStarting <= 0 {
 		o.MaxStarting = runtime.GOMAXPROCS(0)
