@@ -18,14 +18,21 @@ import (
 func assign(waiting []Waiter, free []Cluster, policy hivev1.ClaimPolicy) map[types.UID]string {
 	waiting, free = slices.Clone(waiting), slices.Clone(free)
 	slices.SortFunc(waiting, poolview.ByArrival)
-	order := poolview.ByAge
-	if policy == hivev1.ClaimPolicyRunningFirst {
-		order = poolview.ByRunningAndAge
-	}
+	order, _ := choice(policy)
 	slices.SortFunc(free, order)
 	matching := make(map[types.UID]string, min(len(waiting), len(free)))
 	for i := range min(len(waiting), len(free)) {
 		matching[waiting[i].UID] = free[i].Namespace
 	}
 	return matching
+}
+
+// choice is the order in which claims get clusters, and why the first one is chosen. A pool without a policy gives the oldest.
+func choice(policy hivev1.ClaimPolicy) (order func(a, b Cluster) int, why Why) {
+	switch policy {
+	case hivev1.ClaimPolicyRunningFirst:
+		return poolview.ByRunningAndAge, WhyRunning
+	case hivev1.ClaimPolicyOldestFirst:
+	}
+	return poolview.ByAge, WhyOldest
 }

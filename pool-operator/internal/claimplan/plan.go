@@ -163,7 +163,8 @@ func (s *Snapshot) queue(now time.Time) Decision {
 	wait := s.explain(now, waiting, free)
 	d := Decision{Status: s.report(now, wait), RequeueAfter: earliest(leaving, s.refreshIn(now, wait))}
 	if cluster, ok := matching[s.Claim.UID]; ok {
-		d.Action = AssignCluster{Cluster: cluster, Why: s.whyChosen()}
+		_, why := choice(s.pool().ClaimPolicy)
+		d.Action = AssignCluster{Cluster: cluster, Why: why}
 	}
 	return d
 }
@@ -180,13 +181,6 @@ func (s *Snapshot) others() []Waiter {
 		}
 	}
 	return others
-}
-
-func (s *Snapshot) whyChosen() Why {
-	if s.pool().ClaimPolicy == hivev1.ClaimPolicyRunningFirst {
-		return WhyRunning
-	}
-	return WhyOldest
 }
 
 // HasOwn says whether Own records the claim. Then Clusters and Claims are not needed.
