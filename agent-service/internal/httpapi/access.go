@@ -121,7 +121,7 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 		return scope, err
 	}
 	if !operation.machines && !operation.images {
-		return scope, &refusal{http.StatusForbidden, "this is for people; a machine's token does not open it"}
+		return scope, &refusal{http.StatusForbidden, "user token required: the token of a machine is not accepted here"}
 	}
 	env, host := r.PathValue("infra_env_id"), r.PathValue("host_id")
 	if env == "" {
