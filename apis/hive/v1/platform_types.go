@@ -5,6 +5,7 @@ package v1
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -180,13 +181,16 @@ func (p *Platform) Name() string {
 	return ""
 }
 
+// foreign returns the settings of the platforms that another controller installs on, of those that are set.
+func (p *Platform) foreign() []*runtime.RawExtension {
+	all := []*runtime.RawExtension{p.AWS, p.Azure, p.BareMetal, p.GCP, p.IBMCloud, p.None, p.Nutanix, p.OpenStack, p.VSphere}
+	return slices.DeleteFunc(all, func(settings *runtime.RawExtension) bool { return settings == nil })
+}
+
 // SecretNames returns the names of all Secrets that the settings of a platform name which another controller installs on, in no particular order: credentials, certificates, keys.
 func (p *Platform) SecretNames() []string {
 	var names []string
-	for _, settings := range []*runtime.RawExtension{p.AWS, p.Azure, p.BareMetal, p.GCP, p.IBMCloud, p.None, p.Nutanix, p.OpenStack, p.VSphere} {
-		if settings == nil {
-			continue
-		}
+	for _, settings := range p.foreign() {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(settings.Raw, &fields); err != nil {
 			continue
@@ -203,10 +207,7 @@ func (p *Platform) SecretNames() []string {
 
 // CredentialsSecretName returns the name of the Secret with the credentials of a platform that another controller installs on; "" when the platform names none.
 func (p *Platform) CredentialsSecretName() string {
-	for _, settings := range []*runtime.RawExtension{p.AWS, p.Azure, p.BareMetal, p.GCP, p.IBMCloud, p.None, p.Nutanix, p.OpenStack, p.VSphere} {
-		if settings == nil {
-			continue
-		}
+	for _, settings := range p.foreign() {
 		var named struct {
 			CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
 		}
