@@ -16,17 +16,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-)
 
-// fieldCRDs is the directory of the CRDs that users have installed, relative to this one.
-const fieldCRDs = "../../shared/crds"
+	"github.com/muster-io/muster/apis/needtest"
+)
 
 // theirCRDs reads the CRDs that users have installed, by name. One kind may be there in several versions of its project.
 func theirCRDs(t *testing.T) map[string][]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	if _, err := os.Stat(fieldCRDs); err != nil {
-		t.Skipf("the CRDs that users have installed are not beside this checkout (%s), so none can be compared with ours", fieldCRDs)
-	}
+	fieldCRDs := needtest.Field(t, "crds")
 	crds := map[string][]*apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, filepath.WalkDir(fieldCRDs, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
@@ -62,7 +59,7 @@ func TestCompatibility(t *testing.T) {
 			}
 		}
 	}
-	assert.Positive(t, compared, "none of our kinds is among the CRDs in %s", fieldCRDs)
+	assert.Positive(t, compared, "none of our kinds is among those of the field")
 	for difference := range knownDifferences {
 		assert.True(t, used[difference], "the difference %q is none any more; remove it", difference)
 	}

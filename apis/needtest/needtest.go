@@ -6,6 +6,7 @@ package needtest
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -34,4 +35,18 @@ func NoError(t testing.TB, err error) {
 	if err != nil {
 		Part(t, false, err.Error())
 	}
+}
+
+// fieldManifests names the directory of what users of other projects have.
+const fieldManifests = "FIELD_MANIFESTS"
+
+// Field returns a path below the directory that the variable FIELD_MANIFESTS names: crds has the kinds that users of other projects have, samples
+// their manifests. Where they are not at hand the test is skipped, whatever CI says: a checkout does not have them.
+func Field(t testing.TB, path ...string) string {
+	t.Helper()
+	at := filepath.Join(append([]string{os.Getenv(fieldManifests)}, path...)...)
+	if _, err := os.Stat(at); err != nil || os.Getenv(fieldManifests) == "" { //nolint:gosec // the variable is set by those who test
+		t.Skipf("%s does not name a directory with %s, so that ours cannot be compared with it", fieldManifests, filepath.Join(path...))
+	}
+	return at
 }

@@ -20,10 +20,8 @@ import (
 	"github.com/muster-io/muster/apis/controlplanetest"
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/needtest"
 )
-
-// contractCRDs is where the definitions of Cluster API's contract lie that users have.
-const contractCRDs = "../../../../shared/crds/capi"
 
 type contractTestEnv struct {
 	t         *testing.T
@@ -33,10 +31,7 @@ type contractTestEnv struct {
 
 func newContractTestEnv(t *testing.T) *contractTestEnv {
 	t.Helper()
-	if _, err := os.Stat(contractCRDs); err != nil {
-		t.Skipf("the definitions of Cluster API's contract are not beside this checkout (%s)", contractCRDs)
-	}
-	config := controlplanetest.Start(t, controlplanetest.WithCRDs(os.DirFS(contractCRDs)))
+	config := controlplanetest.Start(t, controlplanetest.WithCRDs(os.DirFS(needtest.Field(t, "crds", "capi"))))
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, ipamv1.AddToScheme(scheme))

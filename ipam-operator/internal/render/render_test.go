@@ -20,12 +20,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/apis/needtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// samples are the manifests that users have, where they lie beside this checkout.
-const samples = "../../../../shared/samples/ipam/capm3"
 
 func subject() *Subject {
 	return &Subject{
@@ -116,9 +114,7 @@ func TestEveryKeyIsRendered(t *testing.T) {
 
 // TestSamplesAreRendered renders every template of the manifests that users start from.
 func TestSamplesAreRendered(t *testing.T) {
-	if _, err := os.Stat(samples); err != nil {
-		t.Skipf("the samples are not beside this checkout (%s)", samples)
-	}
+	samples := needtest.Field(t, "samples", "ipam", "capm3")
 	count := 0
 	require.NoError(t, filepath.Walk(samples, func(path string, info os.FileInfo, err error) error {
 		require.NoError(t, err)

@@ -28,11 +28,9 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/ipam-operator/internal/app"
 )
-
-// todaysCRDs is where the definitions lie that users have.
-const todaysCRDs = "../../../../../shared/crds/metal3-ipam"
 
 const patience = 2 * time.Minute
 
@@ -46,11 +44,9 @@ type testEnv struct {
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(todaysCRDs, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(needtest.Field(t, "crds", "metal3-ipam"), "*.yaml"))
 	require.NoError(t, err)
-	if len(files) == 0 {
-		t.Skipf("the definitions that users have are not beside this checkout (%s)", todaysCRDs)
-	}
+	require.NotEmpty(t, files)
 	config, err := clientcmd.BuildConfigFromFlags("", controlplanetest.Kubeconfig(t))
 	require.NoError(t, err)
 	scheme, err := app.NewScheme()
