@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,4 +37,25 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 	assert.Nil(t, provision.AsProblem(nil))
 	assert.Same(t, known, provision.AsProblem(fmt.Errorf("starting: %w", known)))
 	assert.Equal(t, &provision.Problem{Reason: provision.ReasonOther, Message: "odd"}, provision.AsProblem(errors.New("odd")))
+}
+
+// Each package beside the contract that is a runtime of hosted clusters passes it.
+func TestEveryRuntimePassesTheContract(t *testing.T) {
+	files, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
+	runtimes, tested := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		switch name := filepath.Dir(file); {
+		case strings.HasSuffix(file, "_test.go"):
+			tested[name] = tested[name] || strings.Contains(string(text), "contract.Run(")
+		case strings.Contains(string(text), "\ntype Runtime struct"):
+			runtimes[name] = true
+		}
+	}
+	assert.GreaterOrEqual(t, len(runtimes), 3)
+	for name := range runtimes {
+		assert.True(t, tested[name], "%s is a runtime: it needs a test that calls contract.Run", name)
+	}
 }
