@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +65,7 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"a second process finds everything":           opensAgain,
 		"a later version's database is refused":       refusesLater,
 		"a known object is not read again":            recalls,
+		"what is known is what is stored":             recallsWhatIsStored,
 		"an owner of objects cannot be deleted first": refusesOrphans,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,6 +283,123 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 	assert.Equal(t, known, read())
 	m.infraEnv.CreatedAt, m.cluster.CreatedAt, m.host.CreatedAt = time.Unix(1, 0), time.Unix(1, 0), time.Unix(1, 0)
 	assert.Equal(t, stored, read(), "of another object with the same id")
+}
+
+// committed is what updates left, as a service remembers it.
+type committed struct {
+	mu       sync.Mutex
+	clusters map[string]*domain.Cluster
+	hosts    map[domain.HostKey]*domain.Host
+}
+
+func (m *committed) KnownInfraEnv(string) *domain.InfraEnv { return nil }
+
+func (m *committed) KnownCluster(id string) *domain.Cluster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clusters[id]
+}
+
+func (m *committed) KnownHost(key domain.HostKey) *domain.Host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hosts[key]
+}
+
+// recallsWhatIsStored is many updates at once of few hosts that come, go and change their clusters. Some updates are undone. Each finds with what is in memory what it
+// finds without.
+func recallsWhatIsStored(t *testing.T, s *store.Store, _ string) {
+	m := &committed{clusters: map[string]*domain.Cluster{}, hosts: map[domain.HostKey]*domain.Host{}}
+	e := infraEnv(domain.Owner{})
+	var clusters []string
+	var keys []domain.HostKey
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		for range 3 {
+			c := &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}
+			clusters = append(clusters, c.ID)
+			require.NoError(t, tx.PutCluster(ctx, c))
+		}
+	})
+	for range 6 {
+		keys = append(keys, host(e).HostKey)
+	}
+	look := func(ctx context.Context, tx transaction.Tx) (seen []string) {
+		say := func(h *domain.Host, err error) {
+			require.NoError(t, err)
+			if h != nil {
+				seen = append(seen, fmt.Sprintf("host %s in %s: %d %s", h.HostID, h.ClusterID, h.Revision, h.Fingerprint))
+			}
+		}
+		for _, id := range clusters {
+			c, err := tx.Cluster(ctx, id)
+			require.NoError(t, err)
+			members, err := tx.HostsOfCluster(ctx, id)
+			seen = append(seen, fmt.Sprintf("cluster %s: %d %s", c.ID, c.Revision, c.Name))
+			for _, h := range members {
+				say(h, err)
+			}
+		}
+		for _, key := range keys {
+			say(tx.Host(ctx, key))
+		}
+		return seen
+	}
+	stop := errors.New("stop")
+	change := func(ctx context.Context, tx transaction.Tx, n int) error {
+		require.NoError(t, tx.LockClusters(ctx, clusters...))
+		compare := func() {
+			tx.Recall(m)
+			known := look(ctx, tx)
+			tx.Recall(nil)
+			require.Equal(t, look(ctx, tx), known)
+			tx.Recall(m)
+		}
+		compare()
+		key, what := keys[n%len(keys)], fmt.Sprint(n)
+		h, err := tx.Host(ctx, key)
+		require.NoError(t, err)
+		c, err := tx.Cluster(ctx, clusters[n%len(clusters)])
+		require.NoError(t, err)
+		c.Name = what
+		require.NoError(t, tx.PutCluster(ctx, c))
+		if h != nil && n%5 == 0 {
+			require.NoError(t, tx.DeleteHosts(ctx, key))
+			h = nil
+		} else {
+			if h == nil {
+				h = host(e)
+				h.HostKey = key
+			}
+			h.Fingerprint, h.ClusterID = what, append(slices.Clone(clusters), "")[n/7%4]
+			require.NoError(t, tx.PutHost(ctx, h))
+		}
+		compare()
+		if n%3 == 0 {
+			return stop
+		}
+		tx.AfterCommit(func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.hosts[key], m.clusters[c.ID] = h, c
+		})
+		return nil
+	}
+	var wait sync.WaitGroup
+	for worker := range 4 {
+		wait.Go(func() {
+			for i := range 60 {
+				n := (worker*60 + i) * 7919 % 1009
+				err := s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error { return change(ctx, tx, n) })
+				if n%3 == 0 {
+					assert.ErrorIs(t, err, stop)
+				} else {
+					assert.NoError(t, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // isThere looks for InfraEnvs.

@@ -23,6 +23,10 @@ const groupSize = 32
 type group struct {
 	db       *bun.DB
 	prepared *prepared
+	// versions are for the updates, and for the goroutine that carries them out.
+	versions *versions
+	// checkpoints follow the updates.
+	checkpoints checkpoints
 
 	mu      sync.Mutex
 	busy    bool
@@ -101,6 +105,7 @@ func (g *group) work() {
 	for u := g.next(); u != nil; u = g.next() {
 		g.together(u)
 	}
+	g.checkpoints.begin()
 }
 
 // together carries out an update and those that wait with it in one transaction.
@@ -112,7 +117,7 @@ func (g *group) together(u *turn) {
 		return
 	}
 	var done []*turn
-	defer func() { end(tx, err, done) }()
+	defer func() { g.end(tx, err, done) }()
 	for ; u != nil; u = g.next() {
 		done = append(done, u)
 		if err = g.one(tx, u); err != nil || len(done) == groupSize {
@@ -122,12 +127,16 @@ func (g *group) together(u *turn) {
 }
 
 // end commits what was done together, or says to all why it is undone.
-func end(tx bun.Tx, err error, done []*turn) {
+func (g *group) end(tx bun.Tx, err error, done []*turn) {
 	if err != nil {
 		err = errors.Join(err, ignoreDone(tx.Rollback()))
 	} else if err = tx.Commit(); err != nil {
 		err = fmt.Errorf("committing a transaction: %w", err)
 	}
+	if err != nil {
+		g.versions.forget()
+	}
+	g.checkpoints.wrote(pagesOfUpdate * len(done))
 	for _, u := range done {
 		switch {
 		case u.err != nil:
@@ -172,6 +181,10 @@ func (g *group) one(tx bun.Tx, u *turn) (err error) {
 			err = say(undoOne)
 		}
 		err = errors.Join(err, say(endOne))
+		g.versions.end(u.err != nil)
+		if errors.Is(u.err, errStale) {
+			g.versions.forget() // the update runs again, and reads what is stored
+		}
 	}()
 	defer u.caught()
 	u.after, u.err = u.do(ctx, tx)

@@ -86,6 +86,8 @@ func (s *Store) saveFile(ctx context.Context, batch []domain.Poll) error {
 		return err
 	}
 	_, err = s.writing.exec(ctx, nil, saveHeartbeats, text)
+	s.group.checkpoints.wrote(1 + len(batch)/rowsOfPage)
+	s.group.checkpoints.begin()
 	return err
 }
 

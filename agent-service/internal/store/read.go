@@ -10,7 +10,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -32,6 +31,8 @@ type reader struct {
 	tx       *sql.Tx
 	// memory is nil where there is none to read from.
 	memory transaction.Memory
+	// versions are nil where other writers may change what is stored.
+	versions *versions
 	// lock is added to reads of single hosts in a transaction, where the database has row locks.
 	lock string
 }
@@ -71,11 +72,16 @@ func (r reader) InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, erro
 	r.lock = ""
 	if r.memory != nil {
 		if e := r.memory.KnownInfraEnv(id); e != nil {
-			found, err := r.first(ctx, compareInfraEnv, []any{id}, &row.CreatedAt, &row.Revision)
-			if err != nil || !found {
-				return nil, err
+			stored, known := r.versions.infraEnv(id)
+			if !known {
+				found, err := r.first(ctx, compareInfraEnv, []any{id}, &row.CreatedAt, &row.Revision)
+				if err != nil || !found {
+					return nil, err
+				}
+				stored = versionOf(row.CreatedAt, row.Revision)
+				r.versions.readInfraEnv(id, stored)
 			}
-			if same(e.CreatedAt, e.Revision, row.CreatedAt, row.Revision) {
+			if stored == versionOf(e.CreatedAt, e.Revision) {
 				return new(*e), nil
 			}
 		}
@@ -83,12 +89,8 @@ func (r reader) InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, erro
 	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.Doc, &row.CreatedAt, &row.Revision); err != nil || !found {
 		return nil, err
 	}
+	r.versions.readInfraEnv(id, versionOf(row.CreatedAt, row.Revision))
 	return row.decode()
-}
-
-// same is true where an object in memory is what a row says. Databases keep microseconds.
-func same(madeAt time.Time, revision int64, storedMadeAt time.Time, storedRevision int64) bool {
-	return madeAt.UnixMicro() == storedMadeAt.UnixMicro() && revision == storedRevision
 }
 
 // Cluster implements transaction.Reader.
@@ -97,11 +99,16 @@ func (r reader) Cluster(ctx context.Context, id string) (*domain.Cluster, error)
 	r.lock = "" // a transaction that changes it has locked it before
 	if r.memory != nil {
 		if c := r.memory.KnownCluster(id); c != nil {
-			found, err := r.first(ctx, compareCluster, []any{id}, &row.CreatedAt, &row.Revision)
-			if err != nil || !found {
-				return nil, err
+			stored, known := r.versions.cluster(id)
+			if !known {
+				found, err := r.first(ctx, compareCluster, []any{id}, &row.CreatedAt, &row.Revision)
+				if err != nil || !found {
+					return nil, err
+				}
+				stored = versionOf(row.CreatedAt, row.Revision)
+				r.versions.readCluster(id, stored)
 			}
-			if same(c.CreatedAt, c.Revision, row.CreatedAt, row.Revision) {
+			if stored == versionOf(c.CreatedAt, c.Revision) {
 				return new(*c), nil
 			}
 		}
@@ -109,6 +116,7 @@ func (r reader) Cluster(ctx context.Context, id string) (*domain.Cluster, error)
 	if found, err := r.first(ctx, selectCluster, []any{id}, &row.Doc, &row.CreatedAt, &row.Revision); err != nil || !found {
 		return nil, err
 	}
+	r.versions.readCluster(id, versionOf(row.CreatedAt, row.Revision))
 	return row.decode()
 }
 
@@ -117,11 +125,16 @@ func (r reader) Host(ctx context.Context, key domain.HostKey) (*domain.Host, err
 	row, values := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}, []any{key.InfraEnvID, key.HostID}
 	if r.memory != nil {
 		if h := r.memory.KnownHost(key); h != nil {
-			found, err := r.first(ctx, compareHost, values, &row.CreatedAt, &row.Revision)
-			if err != nil || !found {
-				return nil, err
+			stored, known := r.versions.host(key)
+			if !known {
+				found, err := r.first(ctx, compareHost, values, &row.CreatedAt, &row.Revision)
+				if err != nil || !found {
+					return nil, err
+				}
+				stored = versionOf(row.CreatedAt, row.Revision)
 			}
-			if same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
+			if stored == versionOf(h.CreatedAt, h.Revision) {
+				r.versions.readHost(key, stored, h.ClusterID)
 				return new(*h), nil
 			}
 		}
@@ -129,18 +142,27 @@ func (r reader) Host(ctx context.Context, key domain.HostKey) (*domain.Host, err
 	if found, err := r.first(ctx, selectHost, values, &row.Doc, &row.CreatedAt, &row.Revision); err != nil || !found {
 		return nil, err
 	}
-	return row.decode()
+	return r.decoded(row)
+}
+
+// decoded is a row's host.
+func (r reader) decoded(row hostRow) (*domain.Host, error) {
+	h, err := row.decode()
+	if err == nil {
+		r.versions.readHost(h.HostKey, versionOf(row.CreatedAt, row.Revision), h.ClusterID)
+	}
+	return h, err
 }
 
 // host is a row's host, from memory where that is what is stored.
 func (r reader) host(row hostRow) (*domain.Host, error) {
 	if r.memory != nil {
 		h := r.memory.KnownHost(domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID})
-		if h != nil && same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
+		if h != nil && versionOf(h.CreatedAt, h.Revision) == versionOf(row.CreatedAt, row.Revision) {
 			return new(*h), nil
 		}
 	}
-	return row.decode()
+	return r.decoded(row)
 }
 
 // Inventory implements transaction.Reader.
@@ -214,7 +236,7 @@ func (r reader) HostsByKey(ctx context.Context, keys []domain.HostKey) ([]domain
 		if err := r.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Scan(ctx); err != nil {
 			return nil, classify(err)
 		}
-		found, err := decodeAll(rows, hostRow.decode)
+		found, err := decodeAll(rows, r.decoded)
 		if err != nil {
 			return nil, err
 		}
@@ -225,6 +247,22 @@ func (r reader) HostsByKey(ctx context.Context, keys []domain.HostKey) ([]domain
 
 // revisions are the hosts of a cluster from memory, and the keys of those that are not there as they are stored.
 func (r reader) revisions(ctx context.Context, id string) (members []*domain.Host, missing []domain.HostKey, err error) {
+	add := func(key domain.HostKey, stored version, known bool) {
+		h := r.memory.KnownHost(key)
+		if h == nil || !known || stored != versionOf(h.CreatedAt, h.Revision) {
+			missing, h = append(missing, key), &domain.Host{HostKey: key}
+		}
+		members = append(members, h)
+	}
+	if keys, known := r.versions.membersOf(id); known {
+		members = make([]*domain.Host, 0, len(keys))
+		for _, key := range keys {
+			stored, known := r.versions.host(key)
+			add(key, stored, known)
+		}
+		return members, missing, nil
+	}
+	var keys []domain.HostKey
 	rows, err := r.prepared.query(ctx, r.tx, selectRevisions, "", id)
 	if err != nil {
 		return nil, nil, classify(err)
@@ -236,13 +274,16 @@ func (r reader) revisions(ctx context.Context, id string) (members []*domain.Hos
 			return nil, nil, classify(err)
 		}
 		key := domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}
-		h := r.memory.KnownHost(key)
-		if h == nil || !same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
-			missing, h = append(missing, key), &domain.Host{HostKey: key}
-		}
-		members = append(members, h)
+		stored := versionOf(row.CreatedAt, row.Revision)
+		r.versions.readHost(key, stored, id)
+		keys = append(keys, key)
+		add(key, stored, true)
 	}
-	return members, missing, classify(rows.Err())
+	if err := rows.Err(); err != nil {
+		return nil, nil, classify(err)
+	}
+	r.versions.readMembers(id, keys)
+	return members, missing, nil
 }
 
 // SameMachine implements transaction.Reader.

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -77,10 +78,11 @@ func Open(ctx context.Context, address string) (*Store, error) {
 	}
 	shared := s.read == s.write
 	s.write = s.write.WithQueryHook(counter{s})
-	s.group = &group{db: s.write, prepared: s.writing}
+	s.group = &group{db: s.write, prepared: s.writing, versions: newVersions()}
 	if shared {
 		s.read = s.write
 	} else {
+		s.group.checkpoints.db = s.read.DB
 		s.read = s.read.WithQueryHook(counter{s})
 	}
 	return s, nil
@@ -92,9 +94,9 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("finding the database: %w", err)
 	}
-	query := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "temp_store(MEMORY)"}, "_time_format": {"sqlite"}}
-	open := func(connections int, lock string) (*bun.DB, error) {
-		query.Set("_txlock", lock)
+	pragmas := []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "temp_store(MEMORY)"}
+	open := func(connections int, lock string, more ...string) (*bun.DB, error) {
+		query := url.Values{"_pragma": slices.Concat(pragmas, more), "_time_format": {"sqlite"}, "_txlock": {lock}}
 		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: absolute}).EscapedPath()+"?"+query.Encode())
 		if err != nil {
 			return nil, fmt.Errorf("opening the database: %w", err)
@@ -103,7 +105,8 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 		db.SetMaxIdleConns(connections)
 		return bun.NewDB(db, sqlitedialect.New()), nil
 	}
-	if s.write, err = open(1, "immediate"); err != nil {
+	// The updates of a group change more pages than fit into the usual 2 MiB.
+	if s.write, err = open(1, "immediate", "cache_size(-16384)", fmt.Sprintf("wal_autocheckpoint(%d)", mostLogPages)); err != nil {
 		return err
 	}
 	if s.read, err = open(4, "deferred"); err != nil {
@@ -169,6 +172,9 @@ func (s *Store) refuseLater(ctx context.Context, known int64) error {
 // Close ends all connections.
 func (s *Store) Close() error {
 	var errs []error
+	if s.group != nil {
+		s.group.checkpoints.close()
+	}
 	if s.write != nil {
 		errs = append(errs, s.write.Close())
 	}

@@ -70,7 +70,7 @@ func (s *Store) Update(ctx context.Context, do func(context.Context, transaction
 func (s *Store) once(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
 	if s.listen == nil {
 		return s.group.update(ctx, func(ctx context.Context, tx bun.Tx) ([]func(), error) {
-			t := &sqlTx{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s}
+			t := &sqlTx{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx, versions: s.group.versions}, store: s}
 			err := do(ctx, t)
 			return t.after, err
 		})
@@ -237,6 +237,7 @@ func (t *sqlTx) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
 	if err != nil {
 		return err
 	}
+	t.versions.writeInfraEnv(e.ID, versionOf(e.CreatedAt, e.Revision))
 	return t.put(ctx, &infraEnvRow{
 		ID: e.ID, Name: e.Name, User: e.User, Organization: e.Organization, KubeNamespace: e.Kube.Namespace, KubeName: e.Kube.Name, ClusterID: e.ClusterID,
 		Deleting:  e.Deleting,
@@ -252,6 +253,7 @@ func (t *sqlTx) PutCluster(ctx context.Context, c *domain.Cluster) error {
 	if err != nil {
 		return err
 	}
+	t.versions.writeCluster(c.ID, versionOf(c.CreatedAt, c.Revision), known == 0)
 	if known > 0 {
 		return t.over(ctx, "cluster "+c.ID, updateCluster, c.Name, c.User, c.Organization, c.Kube.Namespace, c.Kube.Name, string(c.Status), c.Revision, doc, c.ID, known)
 	}
@@ -269,6 +271,7 @@ func (t *sqlTx) PutHost(ctx context.Context, h *domain.Host) error {
 	if err != nil {
 		return err
 	}
+	t.versions.writeHost(h, known == 0)
 	search, name := sought(h)
 	cluster := sql.NullString{String: h.ClusterID, Valid: h.ClusterID != ""}
 	if known > 0 {
@@ -290,6 +293,7 @@ func (t *sqlTx) DeleteInfraEnv(ctx context.Context, id string) error {
 	if _, err := t.db.NewDelete().Model((*infraEnvRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
 		return fmt.Errorf("deleting InfraEnv %s: %w", id, err)
 	}
+	t.versions.deleteInfraEnv(id)
 	return nil
 }
 
@@ -298,6 +302,7 @@ func (t *sqlTx) DeleteCluster(ctx context.Context, id string) error {
 	if _, err := t.db.NewDelete().Model((*clusterRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
 		return fmt.Errorf("deleting cluster %s: %w", id, err)
 	}
+	t.versions.deleteCluster(id)
 	return nil
 }
 
@@ -340,6 +345,7 @@ func byInfraEnv(keys []domain.HostKey) iter.Seq2[string, []string] {
 
 // DeleteHosts implements transaction.Tx. Inventories go with their hosts. Heartbeats are saved in the order of their keys, and locked in that order here.
 func (t *sqlTx) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
+	t.versions.deleteHosts(keys)
 	for infraEnv, ids := range byInfraEnv(keys) {
 		beats := t.db.NewSelect().Table("heartbeats").Column("host_id").Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Order("host_id")
 		if t.lock != "" {
