@@ -11,17 +11,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/muster-io/muster/agent-service/internal/app"
+	"github.com/muster-io/muster/agent-service/internal/collection"
 	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/apis/logging"
 )
-
-// collectAfter is by how much memory grows between two collections, in percent: each of them reads the stacks of all held polls, so that half as many as usual are
-// worth the memory. GOGC overrules it, and GOMEMLIMIT bounds it.
-const collectAfter = 200
 
 func main() {
 	if buildinfo.Print(os.Stdout, "agent-service", os.Args[1:]) {
@@ -36,7 +32,7 @@ func main() {
 		os.Exit(2)
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAfter)
+		collection.Adapt()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
