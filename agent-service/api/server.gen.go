@@ -2304,6 +2304,9 @@ type Steps struct {
 
 	// Token A token to use from now on; absent while the present one is good for long.
 	Token string `json:"token,omitempty,omitzero"`
+
+	// TokenEnded The token that was used ended meanwhile. Register again with the token of the image.
+	TokenEnded bool `json:"token_ended,omitempty,omitzero"`
 }
 
 // StepsPostStepAction defines model for Steps.PostStepAction.

@@ -229,6 +229,14 @@ func (a *Agent) serve(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		took := time.Since(begin)
+		if err == nil && a.OnInstructions != nil {
+			a.OnInstructions(a.identity.HostID, steps.Instructions, took)
+		}
+		if err == nil && steps.TokenEnded && !a.resident {
+			a.ended(steps.Instructions)
+			err = errTokenEnded
+		}
 		switch statusOf(err) {
 		case http.StatusNotFound:
 			return fmt.Errorf("%w: %w", errAgain, err)
@@ -248,11 +256,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		wait = min(2*wait, lastBackOff)
 		if err == nil {
 			wait, renewed = firstBackOff, false
-			took := time.Since(begin)
 			next = a.rest(steps, took)
-			if a.OnInstructions != nil {
-				a.OnInstructions(a.identity.HostID, steps.Instructions, took)
-			}
 			a.start(ctx, &workers, steps.Instructions, end)
 			if steps.PostStepAction == api.Exit {
 				return errAgain
@@ -261,6 +265,19 @@ func (a *Agent) serve(ctx context.Context) error {
 		_ = pause(ctx, next) // the loop ends with ctx
 	}
 	return context.Cause(ctx)
+}
+
+// errTokenEnded stands for what the next request with the token would be answered.
+var errTokenEnded = &Refusal{Status: http.StatusUnauthorized, Reason: "the token ended while the poll was held"}
+
+// ended follows an answer whose token has ended: what is to be stopped is stopped, without a reply, which would not be taken, and the next token is that of the image.
+func (a *Agent) ended(steps []api.Step) {
+	for _, step := range steps {
+		if step.StepType == api.StepTypeStopInstallation {
+			a.stop(api.StepTypeInstall)
+		}
+	}
+	a.Connection.use("")
 }
 
 // rest is how long to wait before the next poll. A poll that was held, or that brought work, is followed by the next one at once.

@@ -382,6 +382,61 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 	assert.Equal(t, int32(1), image.begun.Load(), "the running step goes on")
 }
 
+// following sees what a machine asks first after it was answered that its token has ended.
+type following struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	told bool
+	then chan *http.Request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *following) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	reports := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/instructions") // of what it did before
+	if f.told && !reports {
+		f.told = false
+		f.then <- r.Clone(r.Context())
+	}
+	f.mu.Unlock()
+	answer, err := f.next.RoundTrip(r)
+	if err != nil || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/instructions") {
+		return answer, err
+	}
+	body, err := io.ReadAll(answer.Body)
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = f.told || bytes.Contains(body, []byte(`"token_ended":true`))
+	return answer, err
+}
+
+func TestAnAgentWhoseTokenEndsDuringAPollRegistersNext(t *testing.T) {
+	s := newSite(t)
+	f := &following{then: make(chan *http.Request, 100)}
+	s.through = func(next http.RoundTripper) http.RoundTripper {
+		f.next = next
+		return f
+	}
+	machine, _ := s.machine(1)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	key := domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+	require.Eventually(t, func() bool {
+		// It may be between two polls: then it finds out with the next one.
+		_, err := s.service.RevokeTokens(t.Context(), admin, key)
+		require.NoError(t, err)
+		select {
+		case r := <-f.then:
+			assert.Equal(t, http.MethodPost, r.Method, r.URL.Path)
+			assert.Equal(t, s.token, r.Header.Get("X-Secret-Key"), "that of the image")
+			return true
+		case <-time.After(time.Second):
+			return false
+		}
+	}, patience, 20*time.Millisecond)
+	s.reaches(machine, lifecycle.KnownUnbound)
+}
+
 // endings are the ways in which users end an installation, by the state that the host is in then.
 var endings = map[lifecycle.State]func(s *site, cluster string) error{
 	lifecycle.Cancelled: func(s *site, cluster string) error {

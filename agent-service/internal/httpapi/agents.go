@@ -98,7 +98,9 @@ func (s *machines) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestOb
 	if err != nil {
 		return nil, err
 	}
-	answer := api.GetNextSteps200JSONResponse{NextInstructionSeconds: instructions.NextSeconds, PostStepAction: api.Continue, Instructions: []api.Step{}}
+	answer := api.GetNextSteps200JSONResponse{
+		NextInstructionSeconds: instructions.NextSeconds, PostStepAction: api.Continue, Instructions: []api.Step{}, TokenEnded: instructions.Ended,
+	}
 	if instructions.Exit {
 		answer.PostStepAction = api.Exit
 	}

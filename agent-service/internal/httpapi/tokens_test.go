@@ -131,6 +131,7 @@ func TestAPollThatIsHeldEndsWithItsToken(t *testing.T) {
 		a := <-answered
 		require.Equal(t, 200, a.status, a.raw)
 		assert.NotContains(t, a.body, "token", c.what)
+		assert.Equal(t, true, a.body["token_ended"], "%s: the agent need not be refused to know", c.what)
 		steps, _ := a.body["instructions"].([]any)
 		require.Len(t, steps, 1, "%s: %s", c.what, a.raw)
 		assert.Equal(t, "stop-installation", steps[0].(map[string]any)["step_type"], "%s: nothing is told of what comes", c.what)
