@@ -59,14 +59,8 @@ func imageGeneration(c caller) int64 {
 
 // registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.
 func (s *machines) registered(ctx context.Context, host *domain.Host) (api.RegisterHostResponseObject, error) {
-	var answer api.HostRegistrationResponse
-	raw, err := json.Marshal(s.host(host))
-	if err == nil {
-		err = json.Unmarshal(raw, &answer)
-	}
-	if err != nil {
-		return nil, err
-	}
+	answer := registration{Host: s.host(host)}
+	var err error
 	answer.Token, err = s.Authority.ForAgent(ctx, host)
 	if err != nil {
 		return nil, err
@@ -76,7 +70,30 @@ func (s *machines) registered(ctx context.Context, host *domain.Host) (api.Regis
 		"infra_env_id": host.InfraEnvID, "host_id": host.HostID, "agent_version": cmp.Or(s.AgentImage, host.AgentVersion, s.Release),
 	})}
 	answer.NextStepRunnerCommand.RetrySeconds = 60
-	return api.RegisterHost201JSONResponse(answer), nil
+	return answer, nil
+}
+
+// registration is an api.HostRegistrationResponse whose fields of the host are not copied one by one.
+type registration struct {
+	api.Host
+	NextStepRunnerCommand struct {
+		Args         []string `json:"args"`
+		Command      string   `json:"command"`
+		RetrySeconds int      `json:"retry_seconds"`
+	} `json:"next_step_runner_command"`
+	Token string `json:"token"`
+}
+
+// VisitRegisterHostResponse implements api.RegisterHostResponseObject.
+func (r registration) VisitRegisterHostResponse(w http.ResponseWriter) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_, err = w.Write(body)
+	return err
 }
 
 // GetNextSteps implements api.StrictServerInterface.

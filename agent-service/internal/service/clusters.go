@@ -64,7 +64,7 @@ func (s *Clusters) CreateCluster(ctx context.Context, by domain.Principal, reque
 
 // GetCluster returns a cluster of the principal.
 func (s *Clusters) GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	return s.cluster(ctx, by, id)
+	return s.ownCluster(ctx, by, id)
 }
 
 // ListClusters returns clusters of the principal.

@@ -133,6 +133,36 @@ func (s *core) cluster(ctx context.Context, by domain.Principal, id string) (c *
 	return c, err
 }
 
+// ownInfraEnv is an InfraEnv of the principal, from memory where there is one writer.
+func (s *core) ownInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error) {
+	if s.engine.Store.Shared() {
+		return s.infraEnv(ctx, by, id)
+	}
+	e, err := s.knownInfraEnv(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !by.Owns(e.Owner) {
+		return nil, domain.RefuseUnknown("InfraEnv", id)
+	}
+	return new(*e), nil
+}
+
+// ownCluster is a cluster of the principal, from memory where there is one writer.
+func (s *core) ownCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	if s.engine.Store.Shared() {
+		return s.cluster(ctx, by, id)
+	}
+	c, err := s.knownCluster(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !by.Owns(c.Owner) {
+		return nil, domain.RefuseUnknown("Cluster", id)
+	}
+	return new(*c), nil
+}
+
 // knownInfraEnv is an InfraEnv from memory. It is not to be changed.
 func (s *core) knownInfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
 	return s.engine.InfraEnvs.Get(id, func() (*domain.InfraEnv, error) { return s.infraEnv(ctx, domain.Machine, id) })

@@ -84,7 +84,7 @@ func newID(id string) (string, error) {
 
 // GetInfraEnv returns an InfraEnv of the principal.
 func (s *InfraEnvs) GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error) {
-	return s.infraEnv(ctx, by, id)
+	return s.ownInfraEnv(ctx, by, id)
 }
 
 // ListInfraEnvs returns InfraEnvs of the principal.

@@ -178,7 +178,21 @@ func (a *Authority) stamped(scope Scope, ttl time.Duration) (string, error) {
 		InfraEnvID: scope.InfraEnvID, HostID: scope.HostID, Registration: scope.Stamps.Registration, Binding: scope.Stamps.Binding, Generation: scope.Generation,
 	}
 	c.RegisteredClaims = registered(rand.Text()[:16], a.options.Now(), ttl)
-	return a.sign(c)
+	raw, err := a.sign(c)
+	if err == nil {
+		a.remember(raw, c)
+	}
+	return raw, err
+}
+
+// remember keeps what a token with a good signature says.
+func (a *Authority) remember(raw string, c claims) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.known) >= mostKnown {
+		clear(a.known)
+	}
+	a.known[strings.Clone(raw)] = c
 }
 
 // Due is true for an agent's token that should be renewed now.
@@ -254,12 +268,7 @@ func (a *Authority) parse(raw string, c *claims) error {
 	}
 	_, err := jwt.ParseWithClaims(raw, c, func(*jwt.Token) (any, error) { return a.options.Key.Public(), nil }, checks...)
 	if err == nil {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if len(a.known) >= mostKnown {
-			clear(a.known)
-		}
-		a.known[strings.Clone(raw)] = *c
+		a.remember(raw, *c)
 	}
 	return classify(err)
 }
