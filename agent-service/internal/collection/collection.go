@@ -12,7 +12,7 @@ import (
 
 const (
 	// spare is how many bytes are allocated between two collections where less is in use: each of them reads the stacks of all held polls, so that few are worth the memory.
-	spare = 192 << 20
+	spare = 96 << 20
 	// least and most bound what is allocated, in percent of what is in use. Where much is in use, the memory is worth more than the time.
 	least, most = 100, 400
 )

@@ -20,7 +20,7 @@ func TestMuchMemoryInUseIsNotDoubledTwice(t *testing.T) {
 	}{
 		"nothing yet":  {0, 400},
 		"a small site": {20 << 20, 400},
-		"1,000 hosts":  {64 << 20, 300},
+		"1,000 hosts":  {48 << 20, 200},
 		"10,000 hosts": {256 << 20, 100},
 		"more":         {1 << 40, 100},
 	} {
