@@ -259,6 +259,10 @@ func (s *site) measure(ctx context.Context, r *bench.Run, verb string, hosts []o
 
 // verb does the same to all hosts at once, and returns the times from each request until its host's agent had new instructions.
 func (s *site) verb(ctx context.Context, verb string, hosts []object, clusters []string, trace string) ([]time.Duration, error) {
+	instructions, err := tailOf(trace)
+	if err != nil {
+		return nil, err
+	}
 	asked := make([]int64, len(hosts))
 	errs := make([]error, len(hosts))
 	var all sync.WaitGroup
@@ -277,12 +281,12 @@ func (s *site) verb(ctx context.Context, verb string, hosts []object, clusters [
 		since[h.ID] = asked[i]
 	}
 	var took []time.Duration
+	first := map[string]time.Duration{}
 	return took, await(ctx, time.Minute, func() (string, error) {
-		lines, err := read(trace)
+		lines, err := instructions.next()
 		if err != nil {
 			return "", err
 		}
-		first := map[string]time.Duration{}
 		for _, t := range lines {
 			asked, wanted := since[t.Host]
 			if _, known := first[t.Host]; wanted && !known && t.At > asked && slices.Contains(t.Steps, "inventory") {

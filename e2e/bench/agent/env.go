@@ -5,13 +5,13 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -274,21 +274,44 @@ type instructed struct {
 	Steps []string      `json:"steps"`
 }
 
-// read reads a trace; a line that is being written is left out.
-func read(path string) ([]instructed, error) {
-	file, err := os.Open(path)
+// read reads a trace.
+func read(path string) ([]instructed, error) { return (&tail{path: path}).next() }
+
+// tail reads what is written to a file, each line once: who reads all of it again and again takes the time of what is measured.
+type tail struct {
+	path   string
+	offset int64
+}
+
+// tailOf leaves out what the file holds already.
+func tailOf(path string) (*tail, error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	var all []instructed
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var t instructed
-		if json.Unmarshal(lines.Bytes(), &t) == nil {
-			all = append(all, t)
+	return &tail{path: path, offset: info.Size()}, nil
+}
+
+// next reads the lines that were written since the last call; one that is being written is read later.
+func (t *tail) next() ([]instructed, error) {
+	file, err := os.Open(t.path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.NewSectionReader(file, t.offset, math.MaxInt64-t.offset))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	t.offset += int64(len(text))
+	var lines []instructed
+	for line := range bytes.Lines(text) {
+		var one instructed
+		if json.Unmarshal(line, &one) == nil {
+			lines = append(lines, one)
 		}
 	}
-	return all, errors.Join(lines.Err(), file.Close())
+	return lines, nil
 }
 
 // scrape reads the service's metrics.
