@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -59,10 +58,9 @@ func imageGeneration(c caller) int64 {
 
 // registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.
 func (s *machines) registered(ctx context.Context, host *domain.Host) (api.RegisterHostResponseObject, error) {
-	answer := registration{Host: s.host(host)}
+	answer := api.RegisteredHost{Host: s.host(host)}
 	var err error
-	answer.Token, err = s.Authority.ForAgent(ctx, host)
-	if err != nil {
+	if answer.Token, err = s.Authority.ForAgent(ctx, host); err != nil {
 		return nil, err
 	}
 	// agent_version is the container image that an agent of assisted-service runs next: the one that runs already, unless another is configured.
@@ -71,29 +69,6 @@ func (s *machines) registered(ctx context.Context, host *domain.Host) (api.Regis
 	})}
 	answer.NextStepRunnerCommand.RetrySeconds = 60
 	return answer, nil
-}
-
-// registration is an api.HostRegistrationResponse whose fields of the host are not copied one by one.
-type registration struct {
-	api.Host
-	NextStepRunnerCommand struct {
-		Args         []string `json:"args"`
-		Command      string   `json:"command"`
-		RetrySeconds int      `json:"retry_seconds"`
-	} `json:"next_step_runner_command"`
-	Token string `json:"token"`
-}
-
-// VisitRegisterHostResponse implements api.RegisterHostResponseObject.
-func (r registration) VisitRegisterHostResponse(w http.ResponseWriter) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	_, err = w.Write(body)
-	return err
 }
 
 // GetNextSteps implements api.StrictServerInterface.
