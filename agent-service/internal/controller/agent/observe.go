@@ -28,7 +28,7 @@ const infraEnvKind = "InfraEnv"
 // snapshot is all that is known of one host.
 type snapshot struct {
 	key domain.HostKey
-	// infraEnv and agent are nil where there is none; without an InfraEnv nothing else is known.
+	// infraEnv and agent are nil where there is none; without an InfraEnv nothing else is known. The InfraEnv is that of the cache: it is not to be changed.
 	infraEnv *agentv1.InfraEnv
 	agent    *agentv1.Agent
 	// host is nil where the service does not know it.
@@ -67,7 +67,7 @@ func HostKey(agent client.Object) domain.HostKey {
 func (r *Reconciler) observe(ctx context.Context, key domain.HostKey) (*snapshot, error) {
 	seen := &snapshot{key: key, minimums: r.Service.HostMinimums()}
 	var infraEnvs agentv1.InfraEnvList
-	if err := r.Client.List(ctx, &infraEnvs, client.MatchingFields{infraenv.UIDIndex: key.InfraEnvID}); err != nil {
+	if err := r.Client.List(ctx, &infraEnvs, client.MatchingFields{infraenv.UIDIndex: key.InfraEnvID}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("looking for the InfraEnv of host %s: %w", key, err)
 	}
 	if len(infraEnvs.Items) > 0 {

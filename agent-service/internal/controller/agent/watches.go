@@ -111,7 +111,7 @@ func (r *Reconciler) ofInfraEnv(ctx context.Context, object client.Object) []dom
 
 func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []domain.HostKey {
 	var found agentv1.AgentList
-	if err := r.Client.List(ctx, &found, options...); err != nil {
+	if err := r.Client.List(ctx, &found, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
 	keys := make([]domain.HostKey, 0, len(found.Items))
@@ -156,7 +156,7 @@ func (r *Reconciler) waiting(ctx context.Context, clusterID string) []domain.Hos
 	}
 	var found agentv1.AgentList
 	key := client.ObjectKey{Namespace: cluster.Kube.Namespace, Name: cluster.Kube.Name}
-	if err := r.Client.List(ctx, &found, client.MatchingFields{ClusterIndex: key.String()}); err != nil {
+	if err := r.Client.List(ctx, &found, client.MatchingFields{ClusterIndex: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var keys []domain.HostKey

@@ -106,7 +106,7 @@ func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []reco
 	if change.Kind == domain.ClusterChanged {
 		return r.list(ctx, client.MatchingFields{waitingIndex: "true"})
 	}
-	if err := r.Client.List(ctx, &found, client.MatchingFields{UIDIndex: change.ID}); err != nil || len(found.Items) == 0 {
+	if err := r.Client.List(ctx, &found, client.MatchingFields{UIDIndex: change.ID}, client.UnsafeDisableDeepCopy); err != nil || len(found.Items) == 0 {
 		return nil
 	}
 	infraEnv := &found.Items[0]

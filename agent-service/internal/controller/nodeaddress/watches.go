@@ -92,7 +92,7 @@ func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []ctrl
 
 func (r *Reconciler) agents(ctx context.Context, options ...client.ListOption) []ctrl.Request {
 	var found agentv1.AgentList
-	if err := r.Client.List(ctx, &found, options...); err != nil {
+	if err := r.Client.List(ctx, &found, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
 	requests := make([]ctrl.Request, 0, len(found.Items))
