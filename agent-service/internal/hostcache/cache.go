@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unique"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -33,7 +32,12 @@ type Cache struct {
 	epoch int64
 	// unread are hosts that other replicas made or changed since this one read them.
 	unread map[domain.HostKey]struct{}
+	// messages are those of results. Most are those of other hosts too, and are in memory once.
+	messages map[string]string
 }
+
+// mostMessages is how many messages are kept; all are forgotten when there are more.
+const mostMessages = 4096
 
 // nic is a network interface as machines of an InfraEnv report it. Machines may report what is not theirs, also one another's.
 type nic struct{ infraEnv, mac string }
@@ -43,6 +47,7 @@ func New(clock *UpClock, wall func() time.Time, disconnectAfter time.Duration) *
 	return &Cache{
 		clock: clock, wall: wall, disconnectAfter: disconnectAfter,
 		entries: map[domain.HostKey]*Entry{}, byCluster: map[string]map[domain.HostKey]struct{}{}, byMAC: map[nic]map[domain.HostKey]struct{}{}, unread: map[domain.HostKey]struct{}{},
+		messages: map[string]string{},
 	}
 }
 
@@ -161,15 +166,9 @@ func (c *Cache) Put(h *domain.Host, read int64) *Entry {
 		if e.host.Progress != h.Progress {
 			e.stageSince = now
 		}
-		c.leave(e.host)
 	}
-	if h.ClusterID != "" {
-		enter(c.byCluster, h.ClusterID, h.HostKey)
-	}
-	for _, mac := range h.Summary.MACAddresses {
-		enter(c.byMAC, nic{h.InfraEnvID, mac}, h.HostKey)
-	}
-	h.Validations = onceInMemory(e.host, h.Validations)
+	c.index(e.host, h)
+	h.Validations = c.once(e.host, h.Validations)
 	e.host, e.stale, e.gone = h, e.staleAt > read, false
 	e.changed()
 	return e
@@ -190,14 +189,22 @@ func (c *Cache) Confirm(h *domain.Host, read int64) *Entry {
 	return e
 }
 
-// onceInMemory are results whose messages, most of which are those of other hosts too, are in memory once.
-func onceInMemory(before *domain.Host, results []validate.Result) []validate.Result {
+// once returns results whose messages are in memory once. The caller holds the cache.
+func (c *Cache) once(before *domain.Host, results []validate.Result) []validate.Result {
 	if len(results) == 0 || before != nil && len(before.Validations) > 0 && &before.Validations[0] == &results[0] {
 		return results
 	}
 	results = slices.Clone(results)
 	for i := range results {
-		results[i].Message = unique.Make(results[i].Message).Value()
+		kept, known := c.messages[results[i].Message]
+		if known {
+			results[i].Message = kept
+			continue
+		}
+		if len(c.messages) >= mostMessages {
+			clear(c.messages)
+		}
+		c.messages[results[i].Message] = results[i].Message
 	}
 	return results
 }
@@ -220,6 +227,28 @@ func (c *Cache) Remove(key domain.HostKey) {
 	}
 	e.gone = true
 	e.changed()
+}
+
+// index finds a host by what it has now, not by what it had before; before is nil for one that is new.
+func (c *Cache) index(before, now *domain.Host) {
+	if before == nil {
+		before = &domain.Host{}
+	}
+	if before.ClusterID != now.ClusterID {
+		leave(c.byCluster, before.ClusterID, now.HostKey)
+		if now.ClusterID != "" {
+			enter(c.byCluster, now.ClusterID, now.HostKey)
+		}
+	}
+	if slices.Equal(before.Summary.MACAddresses, now.Summary.MACAddresses) {
+		return
+	}
+	for _, mac := range before.Summary.MACAddresses {
+		leave(c.byMAC, nic{now.InfraEnvID, mac}, now.HostKey)
+	}
+	for _, mac := range now.Summary.MACAddresses {
+		enter(c.byMAC, nic{now.InfraEnvID, mac}, now.HostKey)
+	}
 }
 
 // leave takes a host out of the indexes.
