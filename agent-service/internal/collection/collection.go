@@ -48,5 +48,5 @@ func percent(inUse uint64) int {
 	if inUse == 0 {
 		return most
 	}
-	return int(min(max(spare*10/inUse*10, least), most)) //nolint:gosec // it is bounded
+	return int(min(max(spare*10/inUse*10, least), most))
 }

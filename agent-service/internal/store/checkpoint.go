@@ -39,8 +39,8 @@ func (c *checkpoints) wrote(pages int) {
 	c.pages += pages
 }
 
-// begin copies the log where enough was written since the last time.
-func (c *checkpoints) begin() {
+// begin copies the log where enough was written since the last time. It goes on when ctx ends.
+func (c *checkpoints) begin(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.db == nil || c.closed || c.running || c.pages < checkpointPages {
@@ -49,7 +49,7 @@ func (c *checkpoints) begin() {
 	c.running, c.pages = true, 0
 	c.wait.Go(func() {
 		// An error is that of the disk, which updates meet, too. The log is copied the next time.
-		_, _ = c.db.ExecContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)")
+		_, _ = c.db.ExecContext(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(PASSIVE)")
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.running = false

@@ -15,7 +15,7 @@ import (
 )
 
 // groupSize is how many updates share a commit at most, so that the first of them does not wait for long.
-const groupSize = 32
+const groupSize = 64
 
 // group carries out the updates of SQLite, which has one writer. Those that wait share the transaction of the one before them, and its commit: each is undone alone
 // where it fails, and none returns before the commit. One goroutine carries out all that wait: it does not stand in line with those that asked, of which there may be
@@ -102,10 +102,14 @@ func (g *group) work() {
 			go g.work()
 		}
 	}()
+	var last context.Context
 	for u := g.next(); u != nil; u = g.next() {
+		last = u.ctx
 		g.together(u)
 	}
-	g.checkpoints.begin()
+	if last != nil {
+		g.checkpoints.begin(last)
+	}
 }
 
 // together carries out an update and those that wait with it in one transaction.

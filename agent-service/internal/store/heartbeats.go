@@ -87,7 +87,7 @@ func (s *Store) saveFile(ctx context.Context, batch []domain.Poll) error {
 	}
 	_, err = s.writing.exec(ctx, nil, saveHeartbeats, text)
 	s.group.checkpoints.wrote(1 + len(batch)/rowsOfPage)
-	s.group.checkpoints.begin()
+	s.group.checkpoints.begin(ctx)
 	return err
 }
 
