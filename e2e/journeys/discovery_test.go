@@ -126,6 +126,9 @@ func TestMachinesOfANewRackAreReadyToBeProvisioned(t *testing.T) {
 		w.refresh(c, d)
 		assert.EqualValues(c, 2, d.Status.Counts.Hosts)
 		assert.True(c, meta.IsStatusConditionTrue(d.Status.Conditions, metal3v1.ConditionReady))
+		hardware := &metal3v1.HardwareDataList{}
+		require.NoError(c, w.admin.List(w.ctx, hardware, client.InNamespace(w.namespace)))
+		assert.Len(c, hardware.Items, 2, "each host has its hardware, which the operator has the right to write")
 	}, moment, interval)
 }
 

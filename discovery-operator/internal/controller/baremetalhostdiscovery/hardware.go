@@ -124,7 +124,8 @@ func (r *Reconciler) writeHardware(ctx context.Context, host inventory.Ref, uid 
 	object := metal3v1ac.HardwareData(host.Name, host.Namespace).WithSpec(spec).
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(metal3v1.GroupVersion.String()).WithKind("BareMetalHost").
 			WithName(host.Name).WithUID(types.UID(uid)).WithController(true))
-	err = r.Client.Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
+	// The operator caches no HardwareData, and may not watch them.
+	err = r.Client.Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership, client.DisableReadYourWritesConsistency)
 	if apierrors.IsInvalid(err) {
 		ctrl.LoggerFrom(ctx).Info("HardwareData not written", "BareMetalHost", host.String(), "why", err.Error())
 		return nil
