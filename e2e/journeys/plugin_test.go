@@ -70,6 +70,7 @@ func TestOneCommandClaimsACluster(t *testing.T) {
 	_, err = inside.CoreV1().ConfigMaps("default").Create(t.Context(), note("hello"), metav1.CreateOptions{})
 	require.NoError(t, err)
 
+	w.untilReady("clusterclaim/mine")
 	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mine"}}
 	w.refresh(t, claim)
 	assert.Equal(t, []rbacv1.Subject{user("carol")}, claim.Spec.Subjects, "the user of the command gets access")
