@@ -147,7 +147,8 @@ test-modules: controlplane build ## Tests of every module, API tier included.
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@go -C agent-service test -count=1 -timeout=20m ./boot/...
 
-test-node: prerequisites controlplane node-image ## Boot the node image, emulated by QEMU, and join a control plane.
+test-node: prerequisites controlplane node-image ## Pack the node image twice, boot it, emulated by QEMU, and join a control plane.
+	@hack/nodeimage verify
 	@go -C hack/containerd test -ldflags=-w ./cmd/...
 	@MUSTER_NODE_TESTS=1 go -C agent-service test -ldflags=-w -count=1 -timeout=40m -v ./nodeboot/...
 

@@ -6,11 +6,13 @@ package nodeboot_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -207,6 +209,17 @@ func (p *plane) ready(t *testing.T, since time.Time) *corev1.Node {
 		return nil
 	}
 	return node
+}
+
+// The image is small, and its entry for --os-images has its checksum.
+func TestTheNodeImageIsSmall(t *testing.T) {
+	needNodes(t)
+	content, err := os.ReadFile(nodeImage)
+	require.NoError(t, err)
+	assert.Less(t, len(content), 200_000_000)
+	list, err := os.ReadFile(nodeList)
+	require.NoError(t, err)
+	assert.Contains(t, string(list), fmt.Sprintf(`"sha256":"%x"`, sha256.Sum256(content)))
 }
 
 func TestAMachineBecomesANodeThatRunsPods(t *testing.T) {
