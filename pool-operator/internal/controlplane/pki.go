@@ -18,6 +18,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/muster-io/muster/apis/nodeobjects"
 )
 
 const (
@@ -52,9 +54,9 @@ type leaf struct {
 const (
 	// NodeManagerUser makes bootstrap tokens, approves certificate requests of nodes, and deletes nodes. The cluster's RBAC
 	// gives it its rights.
-	NodeManagerUser = "muster:node-manager"
+	NodeManagerUser = nodeobjects.NodeManagerUser
 	// KubeletClientsGroup is the group of the API server as a client of kubelets.
-	KubeletClientsGroup = "muster:kubelet-clients"
+	KubeletClientsGroup = nodeobjects.KubeletClientsGroup
 )
 
 // leaves lists the certificates beside the two authorities.

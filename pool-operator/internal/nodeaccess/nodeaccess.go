@@ -2,20 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodeaccess prepares a hosted cluster for nodes: the objects that joining needs inside the cluster, and the content
-// of the Secret by which controllers of machines let them join. The rights of the identity in that Secret are in objects.yaml.
+// of the Secret by which controllers of machines let them join. The rights of the identity in that Secret are in apis/nodeobjects.
 package nodeaccess
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"text/template"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -24,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+	"github.com/muster-io/muster/apis/nodeobjects"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -32,12 +29,7 @@ import (
 const FieldOwner = client.FieldOwner("pool-operator/node-access")
 
 // DefaultDNSImage is the image of CoreDNS.
-const DefaultDNSImage = "registry.k8s.io/coredns/coredns:v1.13.1"
-
-//go:embed objects.yaml
-var source string
-
-var objects = template.Must(template.New("objects.yaml").Option("missingkey=error").Parse(source))
+const DefaultDNSImage = nodeobjects.DefaultDNSImage
 
 // Settings are what the objects in a cluster depend on.
 type Settings struct {
@@ -49,20 +41,7 @@ type Settings struct {
 
 // render writes the objects as YAML.
 func (s Settings) render() ([]byte, error) {
-	var text bytes.Buffer
-	err := objects.Execute(&text, map[string]string{
-		"BootstrapGroup":        hivev1.NodeBootstrapGroup,
-		"BootstrapGroupEncoded": base64.StdEncoding.EncodeToString([]byte(hivev1.NodeBootstrapGroup)),
-		"KubeletClientsGroup":   controlplane.KubeletClientsGroup,
-		"NodeManager":           controlplane.NodeManagerUser,
-		"ClusterDNS":            s.Network.ClusterDNS.String(),
-		"DNSImage":              s.DNSImage,
-		"Domain":                hivev1.DefaultClusterDomain,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("rendering the objects of clusters with nodes: %w", err)
-	}
-	return text.Bytes(), nil
+	return nodeobjects.Render(nodeobjects.Settings{ClusterDNS: s.Network.ClusterDNS, DNSImage: s.DNSImage})
 }
 
 // Objects returns what a cluster with nodes has.
