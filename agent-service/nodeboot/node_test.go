@@ -159,6 +159,12 @@ func (p *plane) admit(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
+	require.NoError(t, p.makeToken(t))
+}
+
+// makeToken makes the token that the machine joins with.
+func (p *plane) makeToken(t *testing.T) error {
+	t.Helper()
 	_, err := p.admin.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + tokenID}, Type: "bootstrap.kubernetes.io/token",
 		StringData: map[string]string{
@@ -166,7 +172,7 @@ func (p *plane) admit(t *testing.T) {
 			"expiration": time.Now().Add(2 * time.Hour).UTC().Format(time.RFC3339),
 		},
 	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	return err
 }
 
 // approve approves what this node may ask for, and nothing else.

@@ -66,6 +66,8 @@ type Hardware struct {
 	Number int
 	// Tap is the interface of this machine that the network card is connected to; the empty one is a network of the machine's own.
 	Tap string
+	// Forward connects a port of this machine to one of a network of the machine's own, as QEMU's hostfwd: tcp:127.0.0.1:11000-10.0.2.15:22; empty for none.
+	Forward string
 	// MemoryMiB is 1,280 unless given.
 	MemoryMiB int
 	// Disk is the path of a raw image that the machine boots first; the empty one is no disk.
@@ -90,6 +92,9 @@ func BlankDisk(t testing.TB) string {
 
 // network is what QEMU connects the card to.
 func (h Hardware) network() string {
+	if h.Tap == "" && h.Forward != "" {
+		return "user,hostname=" + Hostname + ",hostfwd=" + h.Forward
+	}
 	if h.Tap == "" {
 		return "user,hostname=" + Hostname
 	}

@@ -21,6 +21,7 @@ func main() {
 	flag.StringVar(&parts.Agent, "agent", "", "static agent")
 	flag.StringVar(&parts.PodNetwork, "pod-network", "", "static pod-network")
 	flag.StringVar(&parts.Programs, "programs", "", "directory of kubelet, kube-proxy and containerd")
+	flag.StringVar(&parts.ControlPlane, "control-plane", "", "directory of etcd, kube-apiserver, kube-controller-manager and kube-scheduler; empty for an image that runs no control plane")
 	flag.StringVar(&parts.CNI, "cni", "", "directory of network plugins")
 	flag.StringVar(&parts.Store, "store", "", "directory with the content store and the database of containerd")
 	flag.StringVar(&parts.Sandbox, "sandbox", "", "image of pods' sandboxes in the content store")

@@ -105,6 +105,8 @@ type OSImage struct {
 	Compression string `json:"compression,omitempty"`
 	// FirstBoot is ignition (default) or cloud-init.
 	FirstBoot string `json:"firstBoot,omitempty"`
+	// ControlPlane is true for an image whose system runs the control plane of its cluster, by join.ControlPlane of its first-boot data.
+	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Template is the text of the template that makes the first-boot data, empty for the service's own. Agents do not get it.
 	Template string `json:"-"`
 }

@@ -151,7 +151,8 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	var authority *token.Authority
 	var discovery *discovery
-	tokens, joiner, err := o.joiner(key.Seed(), requests)
+	var svc *service.Service
+	tokens, joiner, err := o.joiner(key.Seed(), requests, &svc)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	options.CheckImage = func(e *domain.InfraEnv) error { return discovery.check(e) }
 	options.Join, options.AgentSum = joiner, programs.checksum
-	svc := service.New(o.throughFaults(db), options)
+	svc = service.New(o.throughFaults(db), options)
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}

@@ -36,7 +36,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
-	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/workload"
@@ -265,7 +264,8 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 // joiner makes the tokens that hosts join clusters with, and what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
-func (o *Options) joiner(seed []byte, requests *requestcount.Counter) (tokens workload.Tokens, join func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), err error) {
+// The service is there when hosts ask.
+func (o *Options) joiner(seed []byte, requests *requestcount.Counter, svc **service.Service) (tokens workload.Tokens, join service.Join, err error) {
 	if tokens, err = workload.NewTokens(seed); err != nil {
 		return tokens, nil, err
 	}
@@ -284,7 +284,10 @@ func (o *Options) joiner(seed []byte, requests *requestcount.Counter) (tokens wo
 	if err != nil {
 		return tokens, nil, fmt.Errorf("preparing to let hosts join clusters: %w", err)
 	}
-	return tokens, (&workload.Joiner{Reader: reader, Tokens: tokens, Now: time.Now}).Values, nil
+	planes := func(ctx context.Context, by domain.Principal, id string) (*domain.ControlPlane, string, error) {
+		return (*svc).ControlPlane(ctx, by, id)
+	}
+	return tokens, (&workload.Joiner{Reader: reader, Planes: planes, Tokens: tokens, Now: time.Now}).Values, nil
 }
 
 // labelled selects BareMetalHosts that name an InfraEnv.

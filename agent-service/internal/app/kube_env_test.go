@@ -345,7 +345,9 @@ type machine struct {
 	steps map[api.StepType]map[string]bool
 	// images is the answer about images before an installation, nil for the machine's own.
 	images func(ctx context.Context) (any, error)
-	stop   func()
+	// addresses are those of its first card, with prefix length; none for the machine's own.
+	addresses []string
+	stop      func()
 
 	installed installed
 }
@@ -363,6 +365,11 @@ func (m *machine) Do(ctx context.Context, step api.Step) (any, error) {
 	m.mu.Unlock()
 	if step.StepType == api.StepTypeContainerImageAvailability && images != nil {
 		return images(ctx)
+	}
+	if step.StepType == api.StepTypeInventory && len(m.addresses) > 0 {
+		inventory := m.Inventory()
+		inventory.Interfaces[0].IPV4Addresses = m.addresses
+		return inventory, nil
 	}
 	reply, err := m.Generated.Do(ctx, step)
 	if step.StepType == api.StepTypeWipeDisk && err == nil {
@@ -392,19 +399,22 @@ func (m *machine) polled() int {
 }
 
 // boot runs a generated machine with the image of an InfraEnv until the test ends, or stop is called. An interval of zero holds polls.
-func (c *cluster) boot(infraEnv *agentv1.InfraEnv, number int, interval time.Duration) *machine {
+func (c *cluster) boot(infraEnv *agentv1.InfraEnv, number int, interval time.Duration, change ...func(*machine)) *machine {
 	c.Helper()
-	return c.bootWith(string(infraEnv.UID), c.token(infraEnv), number, interval)
+	return c.bootWith(string(infraEnv.UID), c.token(infraEnv), number, interval, change...)
 }
 
 // bootWith is boot with what the image of an InfraEnv carries.
-func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.Duration) *machine {
+func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.Duration, change ...func(*machine)) *machine {
 	c.Helper()
 	transport := &http.Transport{}
 	http := &http.Client{Transport: transport}
 	connection, err := agent.NewConnection(c.base, uuid.MustParse(infraEnvID), token, http)
 	require.NoError(c, err)
 	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, PowerOn: c.powerOn, BootTime: c.bootTime, Reside: c.reside}, steps: map[api.StepType]map[string]bool{}}
+	for _, one := range change {
+		one(m)
+	}
 	onInstructions := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -60,6 +60,18 @@ func (i *installed) erase() {
 // join reads what the machine joins its cluster with; nil before it was written, or where there is nothing.
 func (i *installed) join(t *testing.T) *join.Values {
 	t.Helper()
+	content := i.file(t, join.Path)
+	if content == nil {
+		return nil
+	}
+	values, err := join.Read(content)
+	require.NoError(t, err)
+	return &values
+}
+
+// file reads a file of the first-boot data; nil where it has none.
+func (i *installed) file(t *testing.T, path string) []byte {
+	t.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var ignition struct {
@@ -75,14 +87,12 @@ func (i *installed) join(t *testing.T) *join.Values {
 	}
 	require.NoError(t, json.Unmarshal(i.data, &ignition))
 	for _, file := range ignition.Storage.Files {
-		if file.Path != join.Path {
+		if file.Path != path {
 			continue
 		}
 		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(file.Contents.Source, "data:;base64,"))
 		require.NoError(t, err)
-		values, err := join.Read(content)
-		require.NoError(t, err)
-		return &values
+		return content
 	}
 	return nil
 }

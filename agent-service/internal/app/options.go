@@ -83,7 +83,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
-	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot, firstBootTemplate}")
+	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot, firstBootTemplate, controlPlane}")
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with the minimal hardware of hosts: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out have the documented minimums")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that hosts must be able to pull before they are installed")
 	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of assisted-service run to install; without it, hosts with such agents are bound and not installed")

@@ -46,6 +46,8 @@ type Values struct {
 	Networks map[string]string
 	// Join is what the host joins a Kubernetes cluster with as a node; nil where its cluster takes no nodes.
 	Join *join.Values
+	// ControlPlane is what the host runs the control plane of its cluster with: a secret, nil for all other hosts.
+	ControlPlane *join.ControlPlane
 }
 
 // Render makes the first-boot data of a system: from the template of its image, or from the service's own. An error may quote secrets of the values.
@@ -88,7 +90,8 @@ const ignition = `{
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
     {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .PullSecret}},
     {"path": {{json pulls}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data .PullSecret)}}}}{{end}}{{if .Join}},
-    {"path": {{json joins}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data (json .Join))}}}}{{end}}{{if .Trusted}},
+    {"path": {{json joins}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data (json .Join))}}}}{{end}}{{if .ControlPlane}},
+    {"path": {{json plane}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data (json .ControlPlane))}}}}{{end}}{{if .Trusted}},
     {"path": {{json anchor}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Trusted)}}}}{{end}}{{range $name, $content := .Manifests}},
     {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}{{range $name, $content := .Networks}},
     {"path": {{json (print "/etc/NetworkManager/system-connections/" $name)}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
@@ -108,6 +111,9 @@ write_files:
 {{- end}}
 {{- if .Join}}
 - {path: {{json joins}}, permissions: "0600", content: {{json (json .Join)}}}
+{{- end}}
+{{- if .ControlPlane}}
+- {path: {{json plane}}, permissions: "0600", content: {{json (json .ControlPlane)}}}
 {{- end}}
 {{- range $name, $content := .Manifests}}
 - {path: {{json (print "/opt/openshift/" $name)}}, permissions: "0644", content: {{json $content}}}
@@ -137,6 +143,7 @@ var functions = template.FuncMap{
 	},
 	"anchor":  func() string { return AnchorPath },
 	"joins":   func() string { return join.Path },
+	"plane":   func() string { return join.ControlPlanePath },
 	"pulls":   func() string { return registriesPath },
 	"proxies": proxies,
 	"report":  report,

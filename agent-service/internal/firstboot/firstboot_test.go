@@ -26,7 +26,8 @@ func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
 			Hostname: odd, Role: odd, HostID: odd, InfraEnvID: odd, ClusterID: odd, ClusterName: odd, BaseDomain: odd, SSHKey: odd, BaseURL: "https://muster.example.com", Token: "t",
 			Trusted: odd, Proxy: domain.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", NoProxy: ".local"}, PullSecret: odd, Overrides: firstboot.DataURL("{}"),
 			Manifests: map[string]string{"manifests/a.yaml": odd, "manifests/b.yaml": odd}, Networks: map[string]string{"eth0.nmconnection": odd, "eth1.nmconnection": odd},
-			Join: &join.Values{NodeName: odd, CA: odd, Token: odd, Labels: map[string]string{odd: odd}},
+			Join:         &join.Values{NodeName: odd, CA: odd, Token: odd, Labels: map[string]string{odd: odd}},
+			ControlPlane: &join.ControlPlane{Cluster: odd, CAKey: odd, Objects: odd},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,6 +36,7 @@ func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
 			assert.Equal(t, "application/vnd.coreos.ignition+json", contentType)
 			assert.True(t, json.Valid(data), string(data))
 			assert.Equal(t, values.Join != nil, strings.Contains(string(data), join.Path))
+			assert.Equal(t, values.ControlPlane != nil, strings.Contains(string(data), join.ControlPlanePath))
 
 			data, contentType, err = firstboot.Render(agentproto.OSImage{FirstBoot: firstboot.CloudInit}, values)
 			require.NoError(t, err)
@@ -42,6 +44,7 @@ func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
 			var config map[string]any
 			require.NoError(t, yaml.UnmarshalStrict(data, &config), string(data))
 			assert.Equal(t, values.Hostname, config["hostname"])
+			assert.Equal(t, values.ControlPlane != nil, strings.Contains(string(data), join.ControlPlanePath))
 		})
 	}
 }

@@ -196,6 +196,9 @@ func RosterOf(c *domain.Cluster, members []*domain.Host) lifecycle.Roster {
 		case lifecycle.Installed:
 			r.Installing++
 			r.Done++
+			if c.ControlPlane != nil && !m.Node.Ready {
+				r.Unjoined++
+			}
 		case lifecycle.Failed:
 			r.Installing++
 			if r.Failed++; r.Failed <= 3 {

@@ -264,6 +264,15 @@ func (r *Rules) Image(c *domain.Cluster, h *domain.Host) (agentproto.OSImage, er
 	return agentproto.OSImage{}, domain.Refuse(domain.Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
 }
 
+// Check is what is wrong with the settings of a cluster that is not installed, nil for nothing. Kube is its custom resource, empty for none.
+func (r *Rules) Check(c domain.ClusterSettings, kube domain.KubeRef) error {
+	runs := slices.ContainsFunc(r.OSImages, func(image agentproto.OSImage) bool { return image.Version == c.OpenshiftVersion && image.ControlPlane })
+	if runs && kube != (domain.KubeRef{}) && !c.Imported && c.ControlPlaneCount != 1 {
+		return domain.RefuseControlPlanes(c.OpenshiftVersion, c.ControlPlaneCount)
+	}
+	return c.Check()
+}
+
 // device is the path of the disk that a host writes: the one that was recorded when it began.
 func (r *Rules) device(h *domain.Host) string {
 	if h.InstallationDisk != "" {

@@ -17,6 +17,8 @@ type Roster struct {
 	Prepared   int
 	Done       int
 	Failed     int
+	// Unjoined hosts are done, and are not Ready nodes of the control plane that the installation brings up.
+	Unjoined int
 	// Why names hosts that failed, and the causes.
 	Why string
 	// Unprepared hosts end the preparation.
@@ -63,7 +65,7 @@ func NextCluster(s ClusterState, r Roster) (next ClusterState, info string) {
 			return ClusterFailed, "A host failed to install: " + r.Why
 		case r.Installing == 0:
 			return ClusterFailed, "No host is left in the installation"
-		case r.Done == r.Installing:
+		case r.Done == r.Installing && r.Unjoined == 0:
 			return ClusterInstalled, "Cluster is installed"
 		case r.Done > 0:
 			return ClusterFinalizing, "Finalizing cluster installation"

@@ -186,6 +186,7 @@ func TestClustersFollowTheirHosts(t *testing.T) {
 		{"a host was lost before the installation", lifecycle.ClusterPreparing, lifecycle.Roster{Wanted: 2, Installing: 1, Prepared: 1}, lifecycle.ClusterInsufficient},
 		{"the first host is done", lifecycle.ClusterInstalling, lifecycle.Roster{Wanted: 2, Installing: 2, Done: 1}, lifecycle.ClusterFinalizing},
 		{"all hosts are done", lifecycle.ClusterFinalizing, lifecycle.Roster{Wanted: 2, Installing: 2, Done: 2}, lifecycle.ClusterInstalled},
+		{"a host is no Ready node yet", lifecycle.ClusterFinalizing, lifecycle.Roster{Wanted: 2, Installing: 2, Done: 2, Unjoined: 1}, lifecycle.ClusterFinalizing},
 		{"a host failed", lifecycle.ClusterInstalling, lifecycle.Roster{Wanted: 2, Installing: 2, Failed: 1}, lifecycle.ClusterFailed},
 		{"an installed cluster stays", lifecycle.ClusterInstalled, lifecycle.Roster{}, lifecycle.ClusterInstalled},
 		{"a cancelled cluster stays", lifecycle.ClusterCancelled, lifecycle.Roster{Wanted: 1, Ready: 1}, lifecycle.ClusterCancelled},

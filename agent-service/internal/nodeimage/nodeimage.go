@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/controlplane"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/liveimage"
 	"github.com/muster-io/muster/agent-service/internal/nodeinit"
@@ -28,8 +29,8 @@ type Parts struct {
 	Kernel, Modules string
 	// Init, Agent and PodNetwork are static programs.
 	Init, Agent, PodNetwork string
-	// Programs has kubelet, kube-proxy, containerd and containerd-shim-runc-v2, and CNI that of network plugins.
-	Programs, CNI string
+	// Programs has kubelet, kube-proxy, containerd and containerd-shim-runc-v2, CNI network plugins, and ControlPlane the programs of a control plane; empty for an image that runs none.
+	Programs, CNI, ControlPlane string
 	// Store is the directory of a content store of containerd with images, Sandbox the name of that of pods' sandboxes.
 	Store, Sandbox string
 	// Mksquashfs is the program that makes the root file system, and Grub the boot loader.
@@ -78,7 +79,7 @@ func Build(parts Parts, work, out string) error {
 
 // squash makes a read-only file system of a directory.
 func squash(program, root, out string) error {
-	command := exec.Command(program, root, out, "-comp", "zstd", "-Xcompression-level", "9", "-b", "128K", "-all-root", "-all-time", "0", "-mkfs-time", "0", //nolint:noctx // it is what the caller named
+	command := exec.Command(program, root, out, "-comp", "zstd", "-Xcompression-level", "9", "-b", "256K", "-all-root", "-all-time", "0", "-mkfs-time", "0", //nolint:noctx // it is what the caller named
 		"-no-xattrs", "-no-exports", "-noappend", "-no-progress", "-quiet")
 	command.Env = withoutEpoch(os.Environ())
 	if said, err := command.CombinedOutput(); err != nil {
@@ -161,6 +162,11 @@ func programs(parts Parts, root string) error {
 	}
 	for _, name := range built {
 		from["usr/bin/"+name] = filepath.Join(parts.Programs, name)
+	}
+	if parts.ControlPlane != "" {
+		for _, name := range controlplane.Programs() {
+			from["usr/bin/"+name] = filepath.Join(parts.ControlPlane, name)
+		}
 	}
 	for _, name := range cni {
 		from["opt/cni/bin/"+name] = filepath.Join(parts.CNI, name)

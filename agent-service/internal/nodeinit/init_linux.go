@@ -3,7 +3,7 @@
 
 // Package nodeinit is the first process of a node image. In the RAM disk it finds the root file system and starts itself
 // from there. In the system it mounts what the kernel has, makes the file system for data, puts the first-boot data in
-// place, gets addresses, and supervises containerd, the kubelet, kube-proxy and the agent until the machine is to stop.
+// place, gets addresses, and supervises containerd, the kubelet, kube-proxy and the agent, and on one machine of some clusters the control plane, until the machine is to stop.
 package nodeinit
 
 import (
@@ -69,6 +69,10 @@ func system(ctx context.Context) {
 		say("this machine cannot join a cluster: %v", err)
 		n.refusal = err.Error()
 	}
+	if n.plane, err = controlPlane(); err != nil {
+		say("this machine cannot run the control plane: %v", err)
+		n.plane, n.joins, n.refusal = nil, false, err.Error()
+	}
 	if err := hostname(n.values.NodeName); err != nil {
 		say("%v", err)
 	}
@@ -99,6 +103,18 @@ func joinValues() (join.Values, bool, error) {
 	}
 	values, err := join.Read(content)
 	return values, err == nil, err
+}
+
+// controlPlane is nil for a machine that is to run none.
+func controlPlane() (*join.ControlPlane, error) {
+	content, err := os.ReadFile(join.ControlPlanePath)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return join.ReadControlPlane(content)
 }
 
 // hostname is what first-boot data says, else the node's.

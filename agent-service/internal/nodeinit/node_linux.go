@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-io/muster/agent-service/internal/controlplane"
 	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/supervise"
 )
@@ -33,11 +34,15 @@ const (
 	hostPath = "/etc/muster/host.json"
 	// reportedPath says that an earlier boot has reported Done.
 	reportedPath = dataPath + "/lib/muster/reported"
-	logPath      = dataPath + "/log"
-	logSize      = 8 << 20
-	logsKept     = 3
-	grace        = 10 * time.Second
-	lookInterval = 200 * time.Millisecond
+	// controlPlanePath has the data of the control plane of a machine that runs one, programsPath its programs, manifestsPath what a user adds to the cluster.
+	controlPlanePath = dataPath + "/lib/muster/control-plane"
+	programsPath     = "/usr/bin"
+	manifestsPath    = "/opt/openshift"
+	logPath          = dataPath + "/log"
+	logSize          = 8 << 20
+	logsKept         = 3
+	grace            = 10 * time.Second
+	lookInterval     = 200 * time.Millisecond
 )
 
 // node is this machine.
@@ -47,6 +52,8 @@ type node struct {
 	values  join.Values
 	joins   bool
 	refusal string
+	// plane is the control plane that the machine runs, nil on others.
+	plane *join.ControlPlane
 	// configured gets each address of the machine.
 	configured chan string
 }
@@ -85,6 +92,11 @@ func (n node) programs() []supervise.Program {
 	programs := []supervise.Program{
 		{Name: "network", Once: true, Run: n.address},
 		{Name: "containerd", Run: n.process(containerdPath, containerdArguments(n.values)...), Ready: dials(containerdSocket)},
+	}
+	if n.plane != nil {
+		programs = append(programs, controlplane.Machine{
+			ControlPlane: n.plane, Dir: controlPlanePath, Programs: programsPath, Manifests: manifestsPath, Process: n.processIn,
+		}.Supervised("network")...)
 	}
 	if n.joins {
 		programs = append(programs,
@@ -130,9 +142,14 @@ func (n node) reports() []supervise.Program {
 
 // process is a program with a log of its own.
 func (n node) process(path string, arguments ...string) func(context.Context) error {
+	return n.processIn("", path, arguments...)
+}
+
+// processIn is process with a working directory.
+func (n node) processIn(directory, path string, arguments ...string) func(context.Context) error {
 	log := &supervise.Log{Path: filepath.Join(logPath, filepath.Base(path)+".log"), MaxBytes: logSize, Keep: logsKept}
 	return supervise.Command{
-		Path: path, Args: arguments, Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: log, Grace: grace, Reaper: n.reaper,
+		Path: path, Args: arguments, Dir: directory, Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: log, Grace: grace, Reaper: n.reaper,
 	}.Run
 }
 

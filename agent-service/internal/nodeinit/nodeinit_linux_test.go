@@ -58,6 +58,10 @@ func names(n node) []string {
 func TestAMachineThatJoinsNothingRunsNoKubelet(t *testing.T) {
 	assert.Equal(t, []string{"network", "containerd"}, names(node{}))
 	assert.Equal(t, []string{"network", "containerd", "kubelet", "certificate", "kube-proxy", "pod-network"}, names(node{joins: true, values: values()}))
+	assert.Equal(t, []string{
+		"network", "containerd", "control plane", "certificates", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "objects of the cluster", "manifests",
+		"kubelet", "certificate", "kube-proxy", "pod-network",
+	}, names(node{joins: true, values: values(), plane: &join.ControlPlane{Server: "https://192.0.2.7:6443"}}))
 }
 
 // disk is a disk of some size whose first MiBs an image has been written to, and that was in use before.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
@@ -25,7 +26,7 @@ func (s *Clusters) CreateCluster(ctx context.Context, by domain.Principal, reque
 	}
 	settings := request.ClusterSettings
 	settings.Complete()
-	if err := settings.Check(); err != nil {
+	if err := s.rules().Check(settings, request.Kube); err != nil {
 		return nil, err
 	}
 	if err := domain.CheckName(request.Name); err != nil {
@@ -110,8 +111,12 @@ func (s *Clusters) UpdateCluster(ctx context.Context, by domain.Principal, id st
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
-		if err := after.Check(); err != nil {
-			return err
+		check := s.rules().Check(after, c.Kube)
+		if hostplan.TakesDayTwo(c) { // what is installed stays what it is
+			check = after.Check()
+		}
+		if check != nil {
+			return check
 		}
 		if !hardware.Fits(before.CPUArchitecture, after.CPUArchitecture) && c.HostCount > 0 {
 			return domain.Refuse(domain.Conflict, "CPUArchitectureInUse", "cluster %s has hosts: its architecture cannot be changed", id)
@@ -194,6 +199,7 @@ func (s *Clusters) InstallCluster(ctx context.Context, by domain.Principal, id s
 		}
 		if first := slices.IndexFunc(ready, func(h *domain.Host) bool { return h.Role == "master" }); first >= 0 {
 			ready[first].Bootstrap = true
+			return w.MakeControlPlane(ctx, c, ready[first])
 		}
 		return nil
 	})

@@ -37,6 +37,9 @@ func (s *Machines) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, s
 		if err == nil && h.Bootstrap {
 			values.Manifests, err = manifestsOf(ctx, r, c.ID)
 		}
+		if err == nil {
+			values.ControlPlane, err = controlPlaneFor(ctx, r, c, h)
+		}
 		if err != nil {
 			return err
 		}

@@ -26,11 +26,16 @@ func (s *Machines) NoteCertificate(ctx context.Context, key domain.HostKey, clus
 
 // note changes a host while it is bound to a cluster.
 func (s *Machines) note(ctx context.Context, key domain.HostKey, clusterID string, do func(*domain.Host)) error {
-	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
-		if h.ClusterID == clusterID {
-			do(h)
+	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
+		if h.ClusterID != clusterID {
+			return nil
 		}
-		return nil
+		before := h.Node.Ready
+		do(h)
+		if before == h.Node.Ready || h.DayTwo {
+			return nil
+		}
+		return w.Refresh(ctx, h) // its cluster may wait for it
 	})
 	return err
 }

@@ -47,8 +47,8 @@ type Options struct {
 	AgentSum     func(architecture string) (string, error)
 	// HostToken makes a token for the installed system of a host, nil for none.
 	HostToken func(ctx context.Context, h *domain.Host) (string, error)
-	// Join is what a host joins its cluster with as a node, nil where the cluster takes no nodes. The function is nil without custom resources.
-	Join func(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error)
+	// Join is nil without custom resources.
+	Join Join
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.
 	RestoreTime time.Duration
@@ -60,6 +60,9 @@ type Options struct {
 	Now func() time.Time
 	Log *zap.Logger
 }
+
+// Join returns what a host joins its cluster with as a node, nil where the cluster takes no nodes.
+type Join func(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error)
 
 // Service does what users, machines and controllers ask for. Refusals are *domain.Error. All methods are safe for concurrent use, and none blocks longer than a
 // transaction, but for NextInstructions.

@@ -81,6 +81,8 @@ type Command struct {
 	Path string
 	Args []string
 	Env  []string
+	// Dir is the working directory, that of this process where it is empty.
+	Dir string
 	// Output gets what the process writes to its standard output and error.
 	Output io.Writer
 	// Grace is how long the process has to end after SIGTERM; then it is killed.
@@ -102,7 +104,7 @@ func (c Command) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, read.Close(), write.Close())
 	}
-	attributes := &os.ProcAttr{Env: c.Env, Files: []*os.File{null, write, write}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	attributes := &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: []*os.File{null, write, write}, Sys: &syscall.SysProcAttr{Setsid: true}}
 	pid, ended, err := c.Reaper.start(c.Path, append([]string{c.Path}, c.Args...), attributes)
 	if err := errors.Join(err, null.Close(), write.Close()); err != nil {
 		return errors.Join(err, read.Close())

@@ -21,13 +21,22 @@ func (w *Work) Refresh(ctx context.Context, h *domain.Host) error {
 	return nil
 }
 
-// RefreshCluster brings a cluster and its hosts up to date with each other. Only the hosts of this transaction are assessed, unless it changes what the others are
-// assessed by.
+// RefreshCluster brings a cluster and its hosts up to date with each other, and its control plane with it. Only the hosts of this transaction are assessed, unless it changes what the
+// others are assessed by.
 func (w *Work) RefreshCluster(ctx context.Context, id string) error {
 	c, err := w.TrackCluster(ctx, id)
 	if err != nil || c == nil {
 		return err
 	}
+	if err := w.settleCluster(ctx, c); err != nil {
+		return err
+	}
+	return w.sealControlPlane(ctx, c)
+}
+
+// settleCluster repeats until neither the cluster nor its hosts change.
+func (w *Work) settleCluster(ctx context.Context, c *domain.Cluster) error {
+	id := c.ID
 	members, err := w.look(ctx, id)
 	if err != nil {
 		return err

@@ -63,6 +63,34 @@ func ReadAccess(ctx context.Context, reader client.Reader, deployment *hivev1.Cl
 	return access, nil
 }
 
+// OwnAccess is the node access of a cluster whose control plane the service made, with the kubeconfig of its node manager.
+func OwnAccess(plane *domain.ControlPlane, nodeManager string) (*Access, error) {
+	return parseAccess(&corev1.Secret{Type: hivev1.SecretTypeNodeAccess, Data: OwnAccessData(plane, nodeManager)})
+}
+
+// OwnAccessData is the content of the Secret of such node access.
+func OwnAccessData(plane *domain.ControlPlane, nodeManager string) map[string][]byte {
+	return map[string][]byte{
+		hivev1.NodeAccessKeyServer:            []byte(plane.Server),
+		hivev1.NodeAccessKeyCA:                []byte(plane.CA),
+		hivev1.SecretKeyKubeconfig:            []byte(nodeManager),
+		hivev1.NodeAccessKeyClusterDNS:        []byte(plane.ClusterDNS().String()),
+		hivev1.NodeAccessKeyClusterDomain:     []byte(hivev1.DefaultClusterDomain),
+		hivev1.NodeAccessKeyPodCIDR:           joined(plane.PodCIDRs),
+		hivev1.NodeAccessKeyServiceCIDR:       joined(plane.ServiceCIDRs),
+		hivev1.NodeAccessKeyKubernetesVersion: []byte(plane.Version),
+		hivev1.NodeAccessKeyNetwork:           []byte(hivev1.NodeNetworkHostGateway),
+	}
+}
+
+func joined(networks []netip.Prefix) []byte {
+	var all []string
+	for _, network := range networks {
+		all = append(all, network.String())
+	}
+	return []byte(strings.Join(all, ","))
+}
+
 // parseAccess says what is wrong by keys, and quotes no value.
 func parseAccess(secret *corev1.Secret) (*Access, error) {
 	if secret.Type != corev1.SecretType(hivev1.SecretTypeNodeAccess) {

@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -39,6 +41,8 @@ type Machine struct {
 	Addresses []netip.Addr
 	// Labels are those of its Node that its kubelet may not set.
 	Labels map[string]string
+	// MakeToken makes its bootstrap token in the cluster; nil where that was done with the first-boot data.
+	MakeToken func(ctx context.Context, cluster kubernetes.Interface) error
 	// Certified says that a certificate for its Node was approved: the Node of that name is its own.
 	Certified bool
 }

@@ -60,17 +60,23 @@ func (t Tokens) part(purpose string, h *domain.Host, length int) string {
 // secretName is the name that Kubernetes wants for the Secret of a token.
 func secretName(id string) string { return "bootstrap-token-" + id }
 
+// Planes returns the control plane that a host of a cluster runs, with the kubeconfig of its node manager; nil for clusters without one.
+type Planes func(ctx context.Context, by domain.Principal, clusterID string) (plane *domain.ControlPlane, nodeManager string, err error)
+
 // Joiner makes what hosts join with.
 type Joiner struct {
 	// Reader reads ClusterDeployments and Secrets of node access.
 	Reader client.Reader
+	// Planes are the control planes that the service made.
+	Planes Planes
 	// Tokens of hosts.
 	Tokens Tokens
 	// Now tells the time.
 	Now func() time.Time
 }
 
-// Values are what the host joins its cluster with; nil where the cluster takes no nodes. The token is in the cluster when they are returned.
+// Values are what the host joins its cluster with; nil where the cluster takes no nodes. The token is in the cluster when they are returned, unless the installation is to bring up
+// the control plane: then a Watcher makes it.
 func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
 	if c.Kube == (domain.KubeRef{}) {
 		return nil, nil
@@ -84,30 +90,61 @@ func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) 
 		return nil, domain.Refuse(domain.Conflict, "ClusterDeploymentMissing", "ClusterDeployment %s was deleted and made again", key)
 	}
 	access, err := ReadAccess(ctx, j.Reader, deployment)
+	if err == nil && access == nil && c.ControlPlane != nil {
+		access, err = j.own(ctx, c)
+	}
 	if err != nil || access == nil {
 		return nil, err
+	}
+	values, err := j.valuesOf(access, h, c)
+	if err != nil || c.ControlPlane.Awaits(h) {
+		return values, err
 	}
 	cluster, err := access.Client()
 	if err != nil {
 		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "%v", err)
-	}
-	values := access.values
-	values.NodeName, values.NodeIPs = NodeName(h), h.Addressing.IPs()
-	values.Labels, _ = join.SplitLabels(h.NodeLabels) // the Watcher sets the others
-	for _, taint := range h.NodeTaints {
-		values.Taints = append(values.Taints, join.Taint(taint))
-	}
-	values.Token = j.Tokens.ID(h) + "." + j.Tokens.secret(h)
-	if err := values.Validate(); err != nil {
-		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %v", h.HostID, key, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := j.put(ctx, cluster, h); err != nil {
 		return nil, fmt.Errorf("making a bootstrap token in cluster %s: %w", key, err)
 	}
+	return values, nil
+}
+
+// own is the access to a cluster whose control plane the service made.
+func (j *Joiner) own(ctx context.Context, c *domain.Cluster) (*Access, error) {
+	plane, nodeManager, err := j.Planes(ctx, domain.Kubernetes, c.ID)
+	if err != nil || plane == nil {
+		return nil, err
+	}
+	access, err := OwnAccess(plane, nodeManager)
+	if err != nil {
+		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "the control plane of cluster %s cannot be joined: %v", c.Name, err)
+	}
+	return access, nil
+}
+
+// valuesOf are what a host joins by access.
+func (j *Joiner) valuesOf(access *Access, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
+	values := access.values
+	values.NodeName, values.NodeIPs = NodeName(h), h.Addressing.IPs()
+	values.Labels, _ = join.SplitLabels(h.NodeLabels) // the Watcher sets the others
+	for _, taint := range h.NodeTaints {
+		values.Taints = append(values.Taints, join.Taint(taint))
+	}
+	if plane := c.ControlPlane; plane.RunsOn(h) && plane.Shared {
+		values.Taints = append(values.Taints, join.Taint{Key: ControlPlaneLabel, Effect: string(corev1.TaintEffectNoSchedule)})
+	}
+	values.Token = j.Tokens.ID(h) + "." + j.Tokens.secret(h)
+	if err := values.Validate(); err != nil {
+		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %v", h.HostID, c.Name, err)
+	}
 	return &values, nil
 }
+
+// ControlPlaneLabel is of Nodes that run a control plane, and of their taint.
+const ControlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // NodeName is the name of a host as a node.
 func NodeName(h *domain.Host) string { return strings.ToLower(h.Hostname()) }
@@ -119,12 +156,18 @@ func (j *Joiner) put(ctx context.Context, cluster kubernetes.Interface, h *domai
 	if err := secrets.Delete(ctx, secretName(id), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	_, err := secrets.Create(ctx, &corev1.Secret{
+	return j.Tokens.Make(ctx, cluster, h, j.Now())
+}
+
+// Make makes the token of a host in its cluster. One that is there stays as it is.
+func (t Tokens) Make(ctx context.Context, cluster kubernetes.Interface, h *domain.Host, now time.Time) error {
+	id := t.ID(h)
+	_, err := cluster.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: secretName(id)},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
-			"token-id": id, "token-secret": j.Tokens.secret(h), "usage-bootstrap-authentication": "true", "auth-extra-groups": hivev1.NodeBootstrapGroup,
-			"expiration": j.Now().Add(tokenTTL).UTC().Format(time.RFC3339), "description": "host " + h.HostID + " of Muster",
+			"token-id": id, "token-secret": t.secret(h), "usage-bootstrap-authentication": "true", "auth-extra-groups": hivev1.NodeBootstrapGroup,
+			"expiration": now.Add(tokenTTL).UTC().Format(time.RFC3339), "description": "host " + h.HostID + " of Muster",
 		},
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // by another replica, a moment ago

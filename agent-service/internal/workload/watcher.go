@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type Watcher struct {
 	machines []Machine
 	// forgotten are tokens that were deleted, because their nodes are Ready.
 	forgotten map[string]bool
+	// made are tokens that this Watcher made.
+	made map[string]bool
 }
 
 // Watch begins to decide. It returns at once; the caches fill in the background, however long the cluster is away. It calls changed, which must not block,
@@ -64,7 +67,7 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 	factory := informers.NewSharedInformerFactory(cluster, resync)
 	requests, nodes := factory.Certificates().V1().CertificateSigningRequests(), factory.Core().V1().Nodes()
 	w := &Watcher{
-		cluster: cluster, requests: requests.Lister(), nodes: nodes.Lister(), log: log, approved: approved, forgotten: map[string]bool{},
+		cluster: cluster, requests: requests.Lister(), nodes: nodes.Lister(), log: log, approved: approved, forgotten: map[string]bool{}, made: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 	}
 	enqueue := func(object any) {
@@ -108,7 +111,7 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 	return w, nil
 }
 
-// tokensOf is the item of the queue that stands for tokens of nodes that are Ready; no certificate request has that name.
+// tokensOf is the item of the queue that stands for tokens of machines that join or have joined; no certificate request has that name.
 const tokensOf = "/tokens"
 
 // Expect states the machines of the cluster, and looks at open requests again.
@@ -161,7 +164,7 @@ func (w *Watcher) settle(ctx context.Context, name string) error {
 	defer cancel()
 	switch name {
 	case tokensOf:
-		return w.forgetTokens(ctx)
+		return errors.Join(w.makeTokens(ctx), w.forgetTokens(ctx))
 	case labelsOf:
 		return w.label(ctx)
 	}
@@ -222,6 +225,25 @@ func ready(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// makeTokens makes the tokens of machines that were installed before the cluster had an API.
+func (w *Watcher) makeTokens(ctx context.Context) error {
+	for _, machine := range w.expected() {
+		w.mu.Lock()
+		done := w.made[machine.TokenID]
+		w.mu.Unlock()
+		if done || machine.MakeToken == nil || w.taken(machine.NodeName) {
+			continue
+		}
+		if err := machine.MakeToken(ctx, w.cluster); err != nil {
+			return fmt.Errorf("making the bootstrap token of node %s: %w", machine.NodeName, err)
+		}
+		w.mu.Lock()
+		w.made[machine.TokenID] = true
+		w.mu.Unlock()
+	}
+	return nil
 }
 
 // forgetTokens deletes the tokens of machines that are nodes now.

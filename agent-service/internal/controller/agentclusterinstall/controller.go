@@ -39,6 +39,7 @@ type Service interface {
 	Clusters
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	ControlPlane(ctx context.Context, by domain.Principal, id string) (plane *domain.ControlPlane, nodeManager string, err error)
 	Subscribe() *feed.Subscription
 }
 

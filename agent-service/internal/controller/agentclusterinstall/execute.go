@@ -15,7 +15,9 @@ import (
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/workload"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -33,7 +35,7 @@ func (r *Reconciler) credentials(ctx context.Context, seen *snapshot) error {
 		ClusterID: c.ID, InfraID: c.Name + "-" + c.ID[:8], AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: seen.deployment.Name + "-admin-kubeconfig"},
 	}
 	if there := seen.install.Spec.ClusterMetadata; there != nil {
-		metadata = there
+		metadata = there.DeepCopy()
 	}
 	if c.Kubeconfig != "" {
 		secret := corev1ac.Secret(metadata.AdminKubeconfigSecretRef.Name, seen.install.Namespace).
@@ -44,6 +46,11 @@ func (r *Reconciler) credentials(ctx context.Context, seen *snapshot) error {
 			return fmt.Errorf("keeping the kubeconfig of AgentClusterInstall %s: %w", seen.key, err)
 		}
 	}
+	if c.ControlPlane != nil {
+		if err := r.nodeAccess(ctx, seen, metadata); err != nil {
+			return err
+		}
+	}
 	before := seen.install.DeepCopy()
 	seen.install.Spec.ClusterMetadata = metadata
 	if equality.Semantic.DeepEqual(before.Spec, seen.install.Spec) {
@@ -51,6 +58,25 @@ func (r *Reconciler) credentials(ctx context.Context, seen *snapshot) error {
 	}
 	if err := r.Client.Patch(ctx, seen.install, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("saying how to get into the cluster of AgentClusterInstall %s: %w", seen.key, err)
+	}
+	return nil
+}
+
+// nodeAccess lets others give nodes to an installed cluster whose host runs the control plane.
+func (r *Reconciler) nodeAccess(ctx context.Context, seen *snapshot, metadata *hivev1.ClusterMetadata) error {
+	plane, nodeManager, err := r.Service.ControlPlane(ctx, domain.Kubernetes, seen.cluster.ID)
+	if err != nil || plane == nil {
+		return err
+	}
+	if metadata.NodeAccessSecretRef == nil {
+		metadata.NodeAccessSecretRef = &hivev1.LocalObjectReference{Name: seen.deployment.Name + "-node-access"}
+	}
+	secret := corev1ac.Secret(metadata.NodeAccessSecretRef.Name, seen.install.Namespace).WithType(hivev1.SecretTypeNodeAccess).
+		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(hivev1.GroupVersion.String()).WithKind("ClusterDeployment").
+			WithName(seen.deployment.Name).WithUID(seen.deployment.UID)).
+		WithData(workload.OwnAccessData(plane, nodeManager))
+	if err := r.Client.Apply(ctx, secret, client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("keeping the node access of AgentClusterInstall %s: %w", seen.key, err)
 	}
 	return nil
 }

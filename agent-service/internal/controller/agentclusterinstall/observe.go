@@ -213,6 +213,9 @@ func (r *Reconciler) settle(seen *snapshot, settings *domain.ClusterSettings) {
 	settings.UserManagedNetworking = spec.Networking.UserManagedNetworking != nil && *spec.Networking.UserManagedNetworking
 	settings.APIVIPs, settings.IngressVIPs = several(spec.APIVIP, spec.APIVIPs), several(spec.IngressVIP, spec.IngressVIPs)
 	settings.APIURL = apiURL(seen.deployment)
+	if c := seen.cluster; settings.APIURL == "" && c != nil && c.ControlPlane != nil && c.ControlPlane.Sealed {
+		settings.APIURL = c.ControlPlane.Server
+	}
 	settings.SSHPublicKey, settings.HoldInstallation = spec.SSHPublicKey, spec.HoldInstallation
 	settings.AdditionalNTPSources = strings.Join(spec.NTPSources, ",")
 	settings.Proxy = domain.Proxy{}

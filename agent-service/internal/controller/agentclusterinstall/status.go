@@ -161,7 +161,7 @@ func completed(seen *snapshot) hivev1.Condition {
 	case lifecycle.ClusterFailed, lifecycle.ClusterCancelled:
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationFailed, "The installation has failed: "+c.StatusInfo)
 	case lifecycle.ClusterPreparing, lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationInProgress, "The installation is in progress: "+c.StatusInfo)
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationInProgress, "The installation is in progress: "+c.StatusInfo+unjoined(seen))
 	case lifecycle.ClusterInsufficient, lifecycle.ClusterReady:
 	}
 	if seen.install.Spec.HoldInstallation {
@@ -172,6 +172,26 @@ func completed(seen *snapshot) hivev1.Condition {
 			"The installation was cancelled before it started: To begin it set holdInstallation to true and then to false, or install the cluster over REST")
 	}
 	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted, "The installation has not yet started")
+}
+
+// unjoined names the machines of a cluster that brings up its own control plane which are no Ready nodes of it.
+func unjoined(seen *snapshot) string {
+	if seen.cluster.ControlPlane == nil || seen.cluster.Status != lifecycle.ClusterFinalizing {
+		return ""
+	}
+	var names []string
+	for i := range seen.hosts {
+		if h := &seen.hosts[i]; !h.DayTwo && !h.Node.Ready {
+			names = append(names, h.Hostname())
+		}
+	}
+	if len(names) > 10 {
+		names = append(names[:10], fmt.Sprintf("and %d more", len(names)-10))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ": the API of the cluster does not say yet that these nodes are Ready: " + strings.Join(names, ", ")
 }
 
 // prepared says whether the last checks before an installation failed. Type and reasons are those of assisted-service.

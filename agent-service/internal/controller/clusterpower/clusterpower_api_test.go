@@ -384,3 +384,15 @@ func TestTwoReplicasSwitchTheSameMachines(t *testing.T) {
 		s.hibernatesAndResumes(hosts...)
 	}
 }
+
+// With the machine off that runs the control plane, no API could say that the others may be switched on.
+func TestMachinesStayOnThatRunTheControlPlaneOfTheirCluster(t *testing.T) {
+	s := newSite(t)
+	s.replica(nil, always)
+	host, agent := s.machine("one")
+	s.power(hivev1.PowerStateHibernating)
+	s.until(host, "it is to be off", func() bool { return !host.Spec.Online })
+	agent.Status.Bootstrap = true
+	require.NoError(t, s.user.Status().Update(t.Context(), agent))
+	s.until(host, "it is to be on", func() bool { return host.Spec.Online && host.Annotations[agentv1.BMHHibernatesAnnotation] == "" })
+}

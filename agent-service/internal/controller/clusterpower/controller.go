@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,6 +96,9 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (powerpl
 	if err := r.Client.List(ctx, &agents, client.MatchingFields{agentctl.ClusterIndex: key.String()}); err != nil {
 		return seen, fmt.Errorf("listing the Agents of ClusterDeployment %s: %w", key, err)
 	}
+	if runsControlPlane(agents.Items) {
+		seen.Cluster = nil
+	}
 	linked := map[client.ObjectKey]bool{}
 	for i := range agents.Items {
 		agent := &agents.Items[i]
@@ -155,7 +159,12 @@ func hostOf(agent *agentv1.Agent) client.ObjectKey {
 	return client.ObjectKey{Namespace: agent.Namespace, Name: agent.Labels[agentv1.BareMetalHostLabel]}
 }
 
-// takesNodes says that the control plane of the cluster is not on its machines.
+// runsControlPlane says that one of the machines runs the control plane: with it off, no API could say that the others may be switched on.
+func runsControlPlane(agents []agentv1.Agent) bool {
+	return slices.ContainsFunc(agents, func(a agentv1.Agent) bool { return a.Status.Bootstrap })
+}
+
+// takesNodes says that the cluster has nodes that the service knows.
 func takesNodes(cluster *hivev1.ClusterDeployment) bool {
 	return cluster.Spec.ClusterMetadata != nil && cluster.Spec.ClusterMetadata.NodeAccessSecretRef != nil
 }

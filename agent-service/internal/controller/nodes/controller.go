@@ -8,12 +8,14 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +45,7 @@ type Service interface {
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+	ControlPlane(ctx context.Context, by domain.Principal, id string) (plane *domain.ControlPlane, nodeManager string, err error)
 	NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error
 	NoteCertificate(ctx context.Context, key domain.HostKey, clusterID string, certificate domain.Certificate) error
 	Subscribe() *feed.Subscription
@@ -175,7 +178,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	if !hasAccess(deployment) || deployment.DeletionTimestamp != nil || asleep(deployment) {
+	plane, nodeManager, err := r.plane(ctx, deployment)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !hasAccess(deployment) && plane == nil || deployment.DeletionTimestamp != nil || asleep(deployment) {
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
@@ -187,7 +194,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	r.ofPlane(machines, hosts, plane)
 	access, err := workload.ReadAccess(ctx, r.Live, deployment)
+	if err == nil && access == nil {
+		access, err = workload.OwnAccess(plane, nodeManager)
+	}
 	if domain.KindOf(err) == domain.Conflict {
 		logf.FromContext(ctx).Info("cluster takes no nodes at the moment", "why", err.Error())
 		r.stop(request.NamespacedName)
@@ -206,6 +217,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	w.Expect(machines)
 	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, hosts)
+}
+
+// plane is the control plane of a cluster whose host runs it, nil for others.
+func (r *Reconciler) plane(ctx context.Context, deployment *hivev1.ClusterDeployment) (*domain.ControlPlane, string, error) {
+	if deployment.Spec.Platform.Hosted != nil {
+		return nil, "", nil
+	}
+	plane, nodeManager, err := r.Service.ControlPlane(ctx, domain.Kubernetes, string(deployment.UID))
+	if err != nil && domain.KindOf(err) != domain.NotFound {
+		return nil, "", fmt.Errorf("reading the control plane of cluster %s: %w", client.ObjectKeyFromObject(deployment), err)
+	}
+	return plane, nodeManager, nil
+}
+
+// ofPlane adds to machines what a control plane that one of them runs makes of them: those that were installed before it answered get their tokens from the Watcher.
+func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, plane *domain.ControlPlane) {
+	for i := range machines {
+		h := &hosts[i]
+		if plane.RunsOn(h) {
+			machines[i].Labels = maps.Clone(machines[i].Labels)
+			if machines[i].Labels == nil {
+				machines[i].Labels = map[string]string{}
+			}
+			machines[i].Labels[workload.ControlPlaneLabel] = ""
+		}
+		if plane.Awaits(h) && !h.Node.Ready {
+			machines[i].MakeToken = func(ctx context.Context, cluster kubernetes.Interface) error {
+				return r.Tokens.Make(ctx, cluster, h, time.Now())
+			}
+		}
+	}
 }
 
 // noteLast keeps what a cluster knew of its hosts before it stopped.

@@ -1,0 +1,279 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ignitionv3 "github.com/coreos/ignition/v2/config/v3_2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/lockorder"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
+)
+
+// nodeVersion is that of an image that runs control planes.
+const nodeVersion = "v1.37.2"
+
+// resource is the custom resource of a cluster.
+var resource = domain.KubeRef{Namespace: "metal", Name: "c"}
+
+// newPlaneEnv is a service that has such an image; it logs to the buffer.
+func newPlaneEnv(t *testing.T) (*testEnv, *bytes.Buffer) {
+	t.Helper()
+	w := newTestEnv(t)
+	path := filepath.Join(t.TempDir(), "planes.db")
+	s, err := store.Open(t.Context(), path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	log := &bytes.Buffer{}
+	w.store, w.log = s, zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(log)), zap.DebugLevel))
+	w.Service = service.New(lockorder.Check(w.store), service.Options{
+		Now: w.clock, Log: w.log, BaseURL: "https://muster.example.com",
+		OSImages: []agentproto.OSImage{{Version: nodeVersion, URL: "https://images.example.com/node.img.zst", SHA256: fmt.Sprintf("%064d", 7), ControlPlane: true}},
+	})
+	service.Tick(t.Context(), w.Service)
+	return w, log
+}
+
+// planeCluster makes a cluster with a control plane and workers, all of them bound and ready.
+func (w *testEnv) planeCluster(hosts int, change ...func(*domain.ClusterSettings)) (*domain.Cluster, []domain.HostKey) {
+	w.t.Helper()
+	e := w.infraEnv(alice)
+	settings := domain.ClusterSettings{
+		OpenshiftVersion: nodeVersion, ControlPlaneCount: 1, WorkerCount: hosts - 1, MachineNetworks: []string{"192.0.2.0/24"}, BaseDNSDomain: "example.org", PullSecret: `{"auths":{"secret":{}}}`,
+	}
+	for _, one := range change {
+		one(&settings)
+	}
+	c, err := w.CreateCluster(w.t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: settings})
+	require.NoError(w.t, err)
+	var keys []domain.HostKey
+	for i := range hosts {
+		key := w.register(e, "n"+string(rune('a'+i)))
+		_, err := w.UpdateHost(w.t.Context(), alice, key, func(s *domain.HostSettings) error {
+			if s.Role = "worker"; i == 0 {
+				s.Role = "master"
+			}
+			return nil
+		})
+		require.NoError(w.t, err)
+		_, err = w.BindHost(w.t.Context(), alice, key, c.ID, false)
+		require.NoError(w.t, err)
+		keys = append(keys, key)
+	}
+	return c, keys
+}
+
+// files are those of first-boot data.
+func (w *testEnv) files(key domain.HostKey) map[string]string {
+	w.t.Helper()
+	data, _, err := w.FirstBoot(w.t.Context(), key)
+	require.NoError(w.t, err)
+	config, report, err := ignitionv3.Parse(data)
+	require.NoError(w.t, err, report.String())
+	files := map[string]string{}
+	for _, f := range config.Storage.Files {
+		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(*f.Contents.Source, "data:;base64,"))
+		require.NoError(w.t, err)
+		files[f.Path] = string(content)
+		if f.Path == join.ControlPlanePath {
+			assert.Equal(w.t, 0o600, *f.Mode)
+		}
+	}
+	return files
+}
+
+// nodeReady says that a host is a Ready node, as the controller of nodes does.
+func (w *testEnv) nodeReady(c *domain.Cluster, key domain.HostKey) {
+	w.t.Helper()
+	require.NoError(w.t, w.NoteNode(w.t.Context(), key, c.ID, domain.Node{Name: "n", Seen: true, Ready: true}))
+}
+
+// A cluster whose image runs control planes is installed when its nodes are Ready. Until then its key is with the service and with one host, and afterwards with that host alone.
+func TestAHostBringsUpTheControlPlane(t *testing.T) {
+	t.Parallel()
+	w, _ := newPlaneEnv(t)
+	c, keys := w.planeCluster(2)
+	w.install(c, keys)
+	files := w.files(keys[0])
+	plane, err := join.ReadControlPlane([]byte(files[join.ControlPlanePath]))
+	require.NoError(t, err)
+	assert.Equal(t, "https://192.0.2.7:6443", plane.Server, "the address of the host in the machine network")
+	assert.Equal(t, []string{"api.c.example.org"}, plane.Names)
+	assert.Contains(t, plane.Objects, "clusterIP: 10.96.0.10")
+	h, err := w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	assert.Equal(t, domain.WipeInstalledDisk, h.Wipe, "its disk has the key of the cluster")
+
+	for _, key := range keys {
+		w.progress(key, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+	}
+	assert.Equal(t, lifecycle.ClusterFinalizing, w.clusterState(c.ID), "its nodes are not Ready")
+	_, err = w.Kubeconfig(t.Context(), alice, c.ID)
+	assert.Equal(t, "ClusterNotInstalled", domain.ReasonOf(err))
+	w.nodeReady(c, keys[0])
+	assert.Equal(t, lifecycle.ClusterFinalizing, w.clusterState(c.ID))
+	w.nodeReady(c, keys[1])
+	assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+	kubeconfig, err := w.Kubeconfig(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	assert.Contains(t, string(kubeconfig), "server: https://192.0.2.7:6443")
+	kept, err := w.stored(c.ID)
+	require.NoError(t, err)
+	assert.NotContains(t, kept, strings.Split(plane.CAKey, "\n")[1], "the key of the authority is forgotten")
+	assert.NotContains(t, kept, "admin")
+	assert.Contains(t, kept, "nodeManager")
+}
+
+// stored is what the store has of the control plane of a cluster.
+func (w *testEnv) stored(id string) (content string, err error) {
+	err = w.store.View(w.t.Context(), func(ctx context.Context, r transaction.Reader) error {
+		body, err := r.File(ctx, id, "control-plane")
+		content = string(body)
+		return err
+	})
+	return content, err
+}
+
+// Each place at which a user, a tenant, a worker or an operator of the service could look is searched for the keys of a cluster.
+func TestTheKeyOfAClusterIsWithItsHostAlone(t *testing.T) {
+	t.Parallel()
+	w, log := newPlaneEnv(t)
+	c, keys := w.planeCluster(3)
+	w.install(c, keys)
+	plane, err := join.ReadControlPlane([]byte(w.files(keys[0])[join.ControlPlanePath]))
+	require.NoError(t, err)
+	_, manager, err := w.ControlPlane(t.Context(), domain.Kubernetes, c.ID)
+	require.NoError(t, err)
+	key := strings.Split(plane.CAKey, "\n")[1]
+	credentials := manager[strings.Index(manager, "client-key-data: ")+len("client-key-data: "):][60:120] // behind the PEM header, which is no secret
+
+	places := map[string]any{}
+	for _, worker := range keys[1:] {
+		files := w.files(worker)
+		assert.NotContains(t, files, join.ControlPlanePath)
+		places["first-boot data of worker "+worker.HostID] = files
+	}
+	_, _, err = w.ControlPlane(t.Context(), bob, c.ID)
+	assert.Equal(t, domain.NotFound, domain.KindOf(err), "another tenant")
+	cluster, err := w.GetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	places["the cluster"] = cluster
+	hosts, err := w.ListHosts(t.Context(), admin, domain.HostFilter{ClusterID: c.ID})
+	require.NoError(t, err)
+	places["its hosts"] = hosts
+	manifests, err := w.ListManifests(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	assert.Empty(t, manifests)
+	logs, err := w.ListLogs(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	assert.Empty(t, logs)
+	for name, read := range map[string]func(name string) ([]byte, error){
+		"as a manifest": func(name string) ([]byte, error) { return w.Manifest(t.Context(), alice, c.ID, name) },
+		"as a log":      func(name string) ([]byte, error) { return w.Logs(t.Context(), alice, c.ID, name) },
+	} {
+		for _, file := range []string{"control-plane", "manifests/../control-plane", "logs/../control-plane", "/control-plane"} {
+			content, err := read(file)
+			assert.Equal(t, domain.NotFound, domain.KindOf(err), "%s %s", file, name)
+			places[file+" "+name] = content
+		}
+	}
+	config, err := w.InstallConfig(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	places["the installer's configuration"] = string(config)
+
+	w.steps(keys[0])
+	w.reply(keys[0], agentproto.StepInstall, 1, "no space left")
+	require.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
+	kept, err := w.stored(c.ID)
+	require.NoError(t, err)
+	assert.Empty(t, kept, "a failed installation leaves nothing")
+	events, err := w.ListEvents(t.Context(), admin, domain.EventFilter{})
+	require.NoError(t, err)
+	require.NotEmpty(t, events.Items)
+	places["events"], places["the log"] = events, log.String()
+	for place, content := range places {
+		text, err := json.Marshal(content)
+		require.NoError(t, err)
+		for _, form := range []string{string(text), fmt.Sprintf("%+v", content)} {
+			assert.NotContains(t, form, key, place)
+			assert.NotContains(t, form, credentials, place)
+		}
+	}
+
+	_, _, err = w.FirstBoot(t.Context(), keys[0])
+	assert.Equal(t, domain.Conflict, domain.KindOf(err), "a host that does not install any more")
+	w.reinstall(c, keys)
+	again, err := join.ReadControlPlane([]byte(w.files(keys[0])[join.ControlPlanePath]))
+	require.NoError(t, err)
+	assert.NotEqual(t, plane.CA, again.CA, "machines of the failed installation cannot join the next one")
+}
+
+// reinstall resets a cluster that failed, and installs it again.
+func (w *testEnv) reinstall(c *domain.Cluster, keys []domain.HostKey) {
+	w.t.Helper()
+	_, err := w.ResetCluster(w.t.Context(), alice, c.ID)
+	require.NoError(w.t, err)
+	for i, key := range keys {
+		_, err := w.RegisterHost(w.t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, BootID: "2"})
+		require.NoError(w.t, err)
+		name := "n" + string(rune('a'+i))
+		w.reply(key, agentproto.StepInventory, 0, machine(name))
+	}
+	w.install(c, keys)
+}
+
+func TestOtherNumbersOfControlPlanesAreRefused(t *testing.T) {
+	t.Parallel()
+	w, _ := newPlaneEnv(t)
+	for _, count := range []int{0, 2, 3} {
+		_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: nodeVersion, ControlPlaneCount: count, WorkerCount: 1}})
+		assert.Equal(t, "ControlPlaneCountUnsupported", domain.ReasonOf(err), count)
+		require.ErrorContains(t, err, "set the number of control plane machines to 1 (provisionRequirements.controlPlaneAgents, control_plane_count)")
+	}
+	for _, settings := range []domain.ClusterSettings{{OpenshiftVersion: nodeVersion, Imported: true}, {OpenshiftVersion: "4.18", ControlPlaneCount: 3}} {
+		_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: settings})
+		require.NoError(t, err, "it has its control plane elsewhere, or an image that runs none")
+	}
+	_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{OpenshiftVersion: nodeVersion, ControlPlaneCount: 3}})
+	require.NoError(t, err, "it is no custom resource: its hosts join nothing")
+	c, _ := w.planeCluster(0, func(s *domain.ClusterSettings) { s.WorkerCount = 0 })
+	_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.ControlPlaneCount = 3; return nil })
+	assert.Equal(t, "ControlPlaneCountUnsupported", domain.ReasonOf(err))
+}
+
+func TestAControlPlaneThatItsHostCannotServeIsRefused(t *testing.T) {
+	t.Parallel()
+	for reason, change := range map[string]func(*domain.ClusterSettings){
+		"APIAddressElsewhere": func(s *domain.ClusterSettings) { s.APIVIPs = []string{"192.0.2.200"} },
+		"NetworksOverlap":     func(s *domain.ClusterSettings) { s.MachineNetworks, s.ClusterNetworks = nil, []string{"192.0.2.0/24"} },
+		"NetworkTooSmall":     func(s *domain.ClusterSettings) { s.ServiceNetworks = []string{"10.96.0.0/30"} },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			w, _ := newPlaneEnv(t)
+			c, _ := w.planeCluster(1, change)
+			_, err := w.InstallCluster(t.Context(), alice, c.ID)
+			assert.Equal(t, reason, domain.ReasonOf(err), "%v", err)
+			assert.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID), "nothing has begun")
+		})
+	}
+}
