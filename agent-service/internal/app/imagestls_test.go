@@ -41,12 +41,12 @@ func (p *private) serveImages(t *testing.T, service, live string, more ...string
 	t.Helper()
 	listener, address := listen(t)
 	address = strings.Replace(address, "http://", "https://", 1)
-	o, err := ParseImageOptions(append([]string{
+	o, err := parseImageOptions(append([]string{
 		"--service-url=" + service, "--base-url=" + address, "--live-images=" + live, "--live-image-cache=" + filepath.Join(t.TempDir(), "images"), "--metrics-bind-address=0",
 		"--tls-certificate=" + p.certificate, "--tls-key=" + p.key,
 	}, more...))
 	require.NoError(t, err)
-	start(t, func(ctx context.Context) error { return RunImagesWith(ctx, o, zap.NewNop(), listener) })
+	start(t, func(ctx context.Context) error { return runImagesWith(ctx, o, zap.NewNop(), listener) })
 	return address
 }
 
