@@ -70,6 +70,9 @@ var cases = map[string]firing{
 	"DiscoveryIronicSilent": {"discovery-operator", map[string]string{
 		`discovery_operator_poll_last_success_timestamp_seconds{ironic="http://i",kind="full"}`: "0+0x90",
 		`discovery_operator_poll_interval_seconds{ironic="http://i",kind="full"}`:               "60+0x90",
+		// One that is read once a day is not late after an hour.
+		`discovery_operator_poll_last_success_timestamp_seconds{ironic="http://daily",kind="full"}`: "0+0x90",
+		`discovery_operator_poll_interval_seconds{ironic="http://daily",kind="full"}`:               "86400+0x90",
 	}, "60m", map[string]string{"ironic": "http://i", "kind": "full"}},
 	"DiscoveryMachinesRefused": {"discovery-operator", map[string]string{
 		`discovery_operator_machines{discovery_namespace="team",discovery_name="rack",situation="refused"}`: "2+0x90",

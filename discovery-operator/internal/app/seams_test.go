@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -49,26 +51,36 @@ func TestAnEmptyIronicCostsNoWrites(t *testing.T) {
 	}, 4*time.Second)
 }
 
-// TestALargeReportBecomesAHost has a machine with 64 interfaces of 64 VLANs each and 128 disks, whose hardware no object can hold.
+// TestALargeReportBecomesAHost has a machine with 64 interfaces of 64 VLANs each and 128 disks, which is more than the store takes of one object.
 func TestALargeReportBecomesAHost(t *testing.T) {
 	w := newTestEnv(t)
-	w.enrol(1, func(m map[string]any) {
-		long := func(i int) string { return fmt.Sprintf("%0200d", i) }
-		nics := []any{m["interfaces"].([]any)[0]}
-		for i := range 63 {
-			nics = append(nics, map[string]any{"name": fmt.Sprint("eth", i), "mac_address": fmt.Sprintf("52:54:00:aa:00:%02x", i), "vendor": long(i),
-				"product": long(i), "pci_address": long(i), "ipv4_address": fmt.Sprintf("10.1.0.%d", i+1), "ipv6_address": fmt.Sprintf("2001:db8::%d", i+1)})
-		}
-		var disks, flags []any
-		for i := range 128 {
-			disks = append(disks, map[string]any{"name": long(i), "by_path": long(i), "model": long(i), "vendor": long(i), "serial": long(i), "wwn": long(i),
-				"wwn_vendor_extension": long(i), "wwn_with_extension": long(i), "hctl": long(i), "size": 1})
-		}
-		for i := range 512 {
-			flags = append(flags, long(i))
-		}
-		m["interfaces"], m["disks"], m["cpu"] = nics, disks, map[string]any{"flags": flags}
-	})
+	var report map[string]any
+	require.NoError(t, json.Unmarshal(demo.Machine(1), &report))
+	long := func(i int) string { return fmt.Sprintf("%0200d", i) }
+	machine, lldp := report["inventory"].(map[string]any), map[string]any{}
+	nics := []any{machine["interfaces"].([]any)[0]}
+	var vlans, disks, flags []any
+	for i := range 64 {
+		vlans = append(vlans, map[string]any{"id": i + 1, "name": long(i)})
+	}
+	for i := range 63 {
+		name := fmt.Sprint("eth", i)
+		nics = append(nics, map[string]any{"name": name, "mac_address": fmt.Sprintf("52:54:00:aa:00:%02x", i), "vendor": long(i), "product": long(i), "pci_address": long(i),
+			"ipv4_address": fmt.Sprintf("10.1.0.%d", i+1), "ipv6_address": fmt.Sprintf("2001:db8::%d", i+1)})
+		lldp[name] = map[string]any{"switch_chassis_id": long(i), "switch_port_id": long(i), "switch_system_name": long(i), "switch_port_vlans": vlans}
+	}
+	for i := range 128 {
+		disks = append(disks, map[string]any{"name": long(i), "by_path": long(i), "model": long(i), "vendor": long(i), "serial": long(i), "wwn": long(i),
+			"wwn_vendor_extension": long(i), "wwn_with_extension": long(i), "hctl": long(i), "size": 1})
+	}
+	for i := range 512 {
+		flags = append(flags, long(i))
+	}
+	machine["interfaces"], machine["disks"], machine["cpu"], report["parsed_lldp"] = nics, disks, map[string]any{"flags": flags}, lldp
+	data, err := json.Marshal(report)
+	require.NoError(t, err)
+	_, err = w.rack.Enrol(data)
+	require.NoError(t, err)
 	w.operate()
 	w.discover("all")
 	h := w.host("node-00001")

@@ -122,6 +122,8 @@ func TestFailuresAreRetriedLater(t *testing.T) {
 		})
 		d := hoststate.Plan(now, s)
 		assert.True(t, d.Then.Blocked)
+		assert.Equal(t, hoststate.EndpointRetry, d.Then.After, "it goes on within 15 s of Ironic's return")
+		assert.False(t, d.Then.Spread)
 		assert.Zero(t, d.Known.Memory.Failures)
 		assert.Empty(t, d.Status(now).ErrorType)
 	})

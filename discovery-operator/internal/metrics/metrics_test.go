@@ -74,22 +74,22 @@ func TestGaugesComeFromTheStatusesThatAreThere(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, metal3v1.AddToScheme(scheme))
 	d := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack"}}
-	d.Status.Counts = metal3v1.DiscoveryCounts{Nodes: 7, Known: 3, Hosts: 2, Waiting: 3, Refused: 1}
+	d.Status.Counts = metal3v1.DiscoveryCounts{Nodes: 29, Read: 26, Known: 9, Hosts: 8, Lost: 1, Waiting: 4, Refused: 2, Ignored: 5, NotSelected: 6}
 	d.Status.Reasons = []metal3v1.ReasonCount{{Reason: metal3v1.WaitingForRate, Count: 3}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d).Build()
 	collector := metrics.NewCollector(c)
 	require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
 # HELP discovery_operator_machines Machines by situation: node, read, known, host, lost, waiting, refused, ignored, not-selected.
 # TYPE discovery_operator_machines gauge
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="host"} 2
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="ignored"} 0
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="known"} 3
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="lost"} 0
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="node"} 7
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="not-selected"} 0
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="read"} 0
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="refused"} 1
-discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="waiting"} 3
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="host"} 8
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="ignored"} 5
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="known"} 9
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="lost"} 1
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="node"} 29
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="not-selected"} 6
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="read"} 26
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="refused"} 2
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="waiting"} 4
 # HELP discovery_operator_machines_by_reason Machines that wait or are refused, by reason.
 # TYPE discovery_operator_machines_by_reason gauge
 discovery_operator_machines_by_reason{discovery_name="rack",discovery_namespace="ns",reason="WaitingForRate"} 3
