@@ -30,6 +30,20 @@ type Benchmark struct {
 	Operator environment.Operator
 	// Play runs the workload. The error says that it came out wrong, or not at all; being slow is no error.
 	Play func(ctx context.Context, r *Run) error
+	// ByName says that it runs only when it is named, because it takes most of an hour.
+	ByName bool
+}
+
+// Select returns the benchmarks of the names given, and without names all that need not be named.
+func Select(all []Benchmark, names []string) ([]Benchmark, error) {
+	if len(names) == 0 {
+		return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return b.ByName }), nil
+	}
+	wanted := slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(names, b.Name) })
+	if len(wanted) != len(names) {
+		return nil, fmt.Errorf("there are no such benchmarks, not all of %s", strings.Join(names, ", "))
+	}
+	return wanted, nil
 }
 
 // Options say what is run and where figures go.

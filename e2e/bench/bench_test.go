@@ -96,3 +96,19 @@ func TestBareWritesAreAsManyAsAreAskedFor(t *testing.T) {
 	_, err = b.Run(t.Context())
 	require.ErrorContains(t, err, "create often", "a kind without a bare write is an error, not a smaller count")
 }
+
+func TestABenchmarkThatTakesLongRunsByName(t *testing.T) {
+	all := []bench.Benchmark{{Name: "a"}, {Name: "b", ByName: true}, {Name: "c"}}
+	names := func(wanted ...string) (out []string) {
+		selected, err := bench.Select(all, wanted)
+		require.NoError(t, err)
+		for _, b := range selected {
+			out = append(out, b.Name)
+		}
+		return out
+	}
+	assert.Equal(t, []string{"a", "c"}, names())
+	assert.Equal(t, []string{"b", "c"}, names("c", "b"))
+	_, err := bench.Select(all, []string{"a", "d"})
+	require.ErrorContains(t, err, "a, d")
+}

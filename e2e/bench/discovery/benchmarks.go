@@ -38,6 +38,9 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "discovery.sync_10k_slow", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error {
 			return syncUnrefused(ctx, r, load{machines: 10_000, delay: slow})
 		}},
+		{Name: "discovery.sync_100k_slow", ByName: true, Operator: operator, Play: func(ctx context.Context, r *bench.Run) error {
+			return syncUnrefused(ctx, r, load{machines: 100_000, delay: slow, tenth: true})
+		}},
 		{Name: "discovery.steady_10k", Operator: operator, Play: steady},
 		{Name: "discovery.resync_10k", Operator: operator, Play: resync},
 		{Name: "discovery.diff_100k", Play: diff},
@@ -174,7 +177,7 @@ func (w *testEnv) bare(like *metal3v1.BareMetalHost, reservation *coordinationv1
 
 // steady watches for five minutes that nothing is written and little asked.
 func steady(ctx context.Context, r *bench.Run) error {
-	w, err := synced(ctx, r, load{machines: 10_000})
+	w, err := synced(ctx, r, load{machines: 10_000, noted: true})
 	if err != nil {
 		return err
 	}
@@ -212,7 +215,7 @@ func steady(ctx context.Context, r *bench.Run) error {
 
 // resync counts what one reading of everything asks.
 func resync(ctx context.Context, r *bench.Run) error {
-	w, err := synced(ctx, r, load{machines: 10_000})
+	w, err := synced(ctx, r, load{machines: 10_000, noted: true})
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,8 @@ type load struct {
 	machines int
 	// delay is by how much longer Ironic takes for each request.
 	delay time.Duration
+	// noted says that it is noted what Ironic is asked.
+	noted bool
 	// tenth makes hosts of each tenth machine only: 100,000 hosts are more than etcd holds by default.
 	tenth bool
 }
@@ -70,7 +72,7 @@ func synced(ctx context.Context, r *bench.Run, l load) (*testEnv, error) {
 		return nil, err
 	}
 	var err error
-	if w.ironic, err = startIronic(ctx, w.machines, l.delay); err != nil {
+	if w.ironic, err = startIronic(ctx, w.machines, l); err != nil {
 		return nil, err
 	}
 	if err := w.sync(ctx); err != nil {

@@ -19,18 +19,19 @@ import (
 	"github.com/muster-io/muster/e2e/ironic"
 )
 
-// proxied is a real Ironic with a proxy before it that notes what it is asked.
+// proxied is a real Ironic. Where its requests are noted or delayed, there is a proxy before it; elsewhere it is asked directly, because the work of a proxy
+// would count as the operator's.
 type proxied struct {
 	real *ironic.Ironic
-	// endpoint and inspector are those of the proxies.
+	// endpoint and inspector are those of the proxies, or its own.
 	endpoint, inspector string
 	proxies             []*httptest.Server
 	mu                  sync.Mutex
 	asked               []*url.URL
 }
 
-// startIronic starts one that knows n machines, and takes so much longer for each request.
-func startIronic(ctx context.Context, n int, delay time.Duration) (*proxied, error) {
+// startIronic starts one that knows so many machines as the load says.
+func startIronic(ctx context.Context, n int, l load) (*proxied, error) {
 	instance, err := ironic.New()
 	if err != nil {
 		return nil, err
@@ -45,7 +46,10 @@ func startIronic(ctx context.Context, n int, delay time.Duration) (*proxied, err
 			return nil, err
 		}
 	}
-	i.endpoint, i.inspector = i.behind(instance.Endpoint, true, delay), i.behind(instance.Inspector, false, delay)
+	i.endpoint, i.inspector = instance.Endpoint, instance.Inspector
+	if l.noted || l.delay > 0 {
+		i.endpoint, i.inspector = i.behind(i.endpoint, true, l.delay), i.behind(i.inspector, false, l.delay)
+	}
 	return i, nil
 }
 
@@ -57,6 +61,7 @@ func (i *proxied) behind(endpoint string, noted bool, delay time.Duration) strin
 	}
 	target.Path = ""
 	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 2 * fetchers} // one connection for each that asks, as without a proxy
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if noted {
 			i.mu.Lock()
@@ -133,6 +138,9 @@ func (i *proxied) list(ctx context.Context, what, fields string) (uuids []string
 	}
 }
 
+// reader keeps as many connections as the operator.
+var reader = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * fetchers}}
+
 // get asks Ironic and decodes the answer.
 func (i *proxied) get(ctx context.Context, address string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -140,7 +148,7 @@ func (i *proxied) get(ctx context.Context, address string, out any) error {
 		return fmt.Errorf("asking Ironic: %w", err)
 	}
 	req.Header.Set("X-OpenStack-Ironic-API-Version", "1.81")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := reader.Do(req)
 	if err != nil {
 		return fmt.Errorf("asking Ironic: %w", err)
 	}

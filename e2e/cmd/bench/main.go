@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"syscall"
 
@@ -46,20 +45,17 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("name an operator: bench <pool|ipam|discovery|agent> [name…]")
 	}
-	wanted := benchmarks()[args[0]]
-	if len(wanted) == 0 {
+	all := benchmarks()[args[0]]
+	if len(all) == 0 {
 		fmt.Printf("bench: %s has no benchmarks yet.\n", args[0])
 		return nil
 	}
-	if names := args[1:]; len(names) > 0 {
-		wanted = slices.DeleteFunc(wanted, func(b bench.Benchmark) bool { return !slices.Contains(names, b.Name) })
-		if len(wanted) != len(names) {
-			return fmt.Errorf("not all of %v are benchmarks of %s", names, args[0])
-		}
+	wanted, err := bench.Select(all, args[1:])
+	if err != nil {
+		return err
 	}
 	scale := 1.0
 	if text := os.Getenv("BENCH_SCALE"); text != "" {
-		var err error
 		if scale, err = strconv.ParseFloat(text, 64); err != nil || scale <= 0 {
 			return fmt.Errorf("BENCH_SCALE is %q: write a number above 0, such as 0.1", text)
 		}
