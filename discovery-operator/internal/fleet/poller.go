@@ -97,19 +97,11 @@ func (p *Poller) Run(ctx context.Context) {
 	for range fetchers {
 		wg.Go(func() { p.fetchLoop(ctx) })
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			p.stop()
-			wg.Wait()
-			return
-		case <-timer.C:
-		case <-p.kick:
-		}
-		timer.Reset(p.Poll(ctx))
+	for ctx.Err() == nil {
+		p.rest(ctx, p.Poll(ctx))
 	}
+	p.stop()
+	wg.Wait()
 }
 
 func (p *Poller) stop() {
