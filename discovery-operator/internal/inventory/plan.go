@@ -19,8 +19,8 @@ const BatchSize = 500
 // them. The rest follows.
 const fetchSize = 1500
 
-// FreshTime is how old Ironic's last word on a node may be when a host is made of its machine. Older ones are asked for again: while a machine waits,
-// its node may go.
+// FreshTime is how old Ironic's last word on a node may be when a host is made of a machine that waited for nothing but its turn. Older ones are asked for
+// again: meanwhile the node may go. Where a machine waited for something else, Ironic is asked in any case.
 const FreshTime = 30 * time.Second
 
 // Plan decides for one resource about every machine, in the order in which Ironic made them.
@@ -316,7 +316,7 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		p.ready++
 		v.Reason, v.Message = metal3v1.WaitingForCreation, "hosts are created in batches"
 		p.wake(time.Millisecond)
-	case p.Looked.Sub(m.Seen) > FreshTime || p.left(m):
+	case p.Looked.Sub(m.Seen) > FreshTime || p.left(m) || p.waited(m):
 		p.created++
 		p.Actions = append(p.Actions, ConfirmNode{Node: m.Node.UUID})
 		v.Reason, v.Message = metal3v1.WaitingForNode, "Ironic is asked whether it still has the node"
@@ -334,6 +334,30 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 func (p *planner) left(m *Machine) bool {
 	at, left := p.Left[m.Node.UUID]
 	return left && !m.NodeSeen.After(at)
+}
+
+// waited says whether the machine has waited since Ironic showed its node last.
+func (p *planner) waited(m *Machine) bool {
+	at, waited := p.Waited[m.Node.UUID]
+	return waited && !m.NodeSeen.After(at)
+}
+
+// WaitedAfter returns the Waited of the next snapshot, after a decision: when machines last waited that may become hosts as soon as something ends, such as a pause,
+// a limit, or another host. Their nodes may go meanwhile.
+func WaitedAfter(s Snapshot, d Decision) map[string]time.Time {
+	waited := map[string]time.Time{}
+	for i := range d.Verdicts {
+		switch v := &d.Verdicts[i]; {
+		case v.Reason == metal3v1.WaitingForReading || v.Reason == metal3v1.WaitingForPorts || v.Reason == metal3v1.WaitingForInventory:
+		case v.Reason != metal3v1.WaitingForCreation && (v.Reason != metal3v1.WaitingForNode || s.Frozen):
+			waited[v.Node] = s.Looked
+		default: // it may be asked for
+			if at, before := s.Waited[v.Node]; before {
+				waited[v.Node] = at
+			}
+		}
+	}
+	return waited
 }
 
 // naming is what the name of a machine can be made of.

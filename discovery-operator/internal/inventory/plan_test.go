@@ -581,6 +581,54 @@ func TestAMachineIsAskedForOnceMoreWhenItsReportWaited(t *testing.T) {
 	assert.Len(t, creations(inventory.Plan(snapshot(resource("r"), stale))), 1)
 }
 
+// TestAMachineThatWaitedForMoreThanItsTurnIsAskedFor has machines that Ironic has shown a moment ago, and that waited since.
+func TestAMachineThatWaitedForMoreThanItsTurnIsAskedFor(t *testing.T) {
+	for name, waits := range map[string]func(*inventory.Snapshot){
+		"a pause":   func(s *inventory.Snapshot) { s.Resources[0].Paused = true },
+		"a dry run": func(s *inventory.Snapshot) { s.Resources[0].Dry = true },
+		"the rate":  func(s *inventory.Snapshot) { s.Tokens = 0 },
+		"maxHosts":  func(s *inventory.Snapshot) { s.Resources[0].MaxHosts = new(int32) },
+		"its name": func(s *inventory.Snapshot) {
+			s.Hosts = []inventory.Host{{Ref: inventory.Ref{Namespace: "ns", Name: "node-00001"}}}
+		},
+		"a twin": func(s *inventory.Snapshot) {
+			s.Hosts = []inventory.Host{{Ref: inventory.Ref{Namespace: "ns", Name: "h"}, Serial: "sn00000001"}}
+		},
+		"Ironic, away": func(s *inventory.Snapshot) { s.Frozen = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machine(t, 1, func(m *inventory.Machine) { m.NodeSeen = m.Seen })
+			s := snapshot(resource("r"), m)
+			s.Looked = now.Add(time.Second)
+			waits(&s)
+			d := inventory.Plan(s)
+			require.Empty(t, creations(d))
+			ask := inventory.ConfirmNode{Node: m.Node.UUID}
+			require.NotContains(t, d.Actions, ask, "while it waits, it is not asked for")
+
+			next := snapshot(resource("r"), m)
+			for range 2 { // the answer is on its way
+				next.Looked = s.Looked.Add(time.Second)
+				next.Waited = inventory.WaitedAfter(s, d)
+				d, s = inventory.Plan(next), next
+				assert.Empty(t, creations(d))
+				assert.Contains(t, d.Actions, ask)
+			}
+			m.Seen = next.Looked
+			assert.Empty(t, creations(inventory.Plan(next)), "its report proves nothing: an inspection service of its own keeps it")
+			m.NodeSeen = next.Looked
+			assert.Len(t, creations(inventory.Plan(next)), 1)
+		})
+	}
+	turn := snapshot(resource("r"))
+	for i := range inventory.BatchSize + 1 {
+		turn.Machines = append(turn.Machines, machine(t, i+1))
+	}
+	d := inventory.Plan(turn)
+	require.Equal(t, metal3v1.WaitingForCreation, d.Verdicts[inventory.BatchSize].Reason)
+	assert.Empty(t, inventory.WaitedAfter(turn, d), "what waits for its turn costs no request")
+}
+
 // TestAHostThatWasDeletedIsNotMadeAgainOfWhatIronicSaidBefore: its node goes with it, and the mirror may still have that.
 func TestAHostThatWasDeletedIsNotMadeAgainOfWhatIronicSaidBefore(t *testing.T) {
 	m := machine(t, 1)

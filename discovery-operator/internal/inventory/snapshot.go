@@ -25,6 +25,8 @@ type Snapshot struct {
 	Looked time.Time
 	// Left is when the hosts of nodes were deleted, on that clock, for as long as it matters. A host that goes takes its node along.
 	Left map[string]time.Time
+	// Waited is when machines that could have been hosts last waited for something, on that clock: what WaitedAfter returned of the decision before.
+	Waited map[string]time.Time
 	// Hosts are all BareMetalHosts of the cluster.
 	Hosts []Host
 	// Reservations are held boot MACs.

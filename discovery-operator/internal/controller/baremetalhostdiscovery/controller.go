@@ -102,6 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	decision := inventory.Plan(observed.snapshot)
+	observed.memory.waited = inventory.WaitedAfter(observed.snapshot, decision)
 	outcome := r.execute(ctx, observed, &decision)
 	if err := r.report(ctx, observed, decision); err != nil {
 		return ctrl.Result{}, err

@@ -57,8 +57,8 @@ type memory struct {
 	// rule is the present rule of approval, judged what it has not approved.
 	rule   string
 	judged map[string]bool
-	// waits says since when machines wait that are not listed yet.
-	waits map[string]time.Time
+	// waits says since when machines wait that are not listed yet, waited is inventory.Snapshot.Waited.
+	waits, waited map[string]time.Time
 }
 
 // observe reads everything that the decision about a resource rests on.
@@ -69,7 +69,7 @@ func (r *Reconciler) observe(ctx context.Context, d *metal3v1.BareMetalHostDisco
 	now := r.now()
 	o.snapshot = inventory.Snapshot{Now: now, Self: inventory.Ref{Namespace: d.Namespace, Name: d.Name}}
 	o.snapshot.Tokens, o.snapshot.NextToken = o.memory.tokens(now)
-	o.snapshot.Judged = o.memory.judgements(d.Spec.ApprovalRule)
+	o.snapshot.Judged, o.snapshot.Waited = o.memory.judgements(d.Spec.ApprovalRule), o.memory.waited
 	holder, err := r.resources(ctx, address, o)
 	if err != nil {
 		return nil, err
