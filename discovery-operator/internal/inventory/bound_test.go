@@ -78,3 +78,15 @@ func TestAddressesThatIdentifyNothing(t *testing.T) {
 	}
 	assert.Equal(t, "192.0.2.1", inventory.NormalBMC("192.0.2.1"))
 }
+
+func TestTextsOfReportsAreCleanAndBounded(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for said, want := range map[string]string{
+		`"node-1"`: "node-1", `"  node 1 "`: "node 1", `"a\tb\u0000c\"d"`: `abc"d`, "\"a\x7fb\xffc\"": "abc", `"zürich\u200b"`: "zürich", `"` + long + `"`: long[:253],
+		`"\u0041` + long + `"`: "A" + long[:252], `"` + long[:252] + `ü"`: long[:252] + "ü", `"` + long[:253] + `ü"`: long[:253], `17`: "17", `null`: "", `["a"]`: "", `""`: "",
+	} {
+		r, err := inventory.ParseReport([]byte(`{"inventory":{"hostname":` + said + `}}`))
+		require.NoError(t, err, said)
+		assert.Equal(t, want, r.Hardware.Hostname, said)
+	}
+}

@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,6 +127,10 @@ type text string
 
 // UnmarshalJSON accepts any JSON value; what is not text or a number is empty.
 func (t *text) UnmarshalJSON(data []byte) error {
+	if n := len(data); n >= 2 && data[0] == '"' && !bytes.ContainsRune(data, '\\') { // most are plain: the decoder has checked them
+		*t = text(clean(string(data[1 : n-1])))
+		return nil
+	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
 		var n json.Number
@@ -154,6 +159,10 @@ func (n *number) UnmarshalJSON(data []byte) error {
 
 // clean bounds a reported string and removes what does not belong in names, logs and terminals.
 func clean(s string) string {
+	if plain(s) {
+		s = strings.TrimSpace(s)
+		return s[:min(len(s), maxText-utf8.UTFMax+1)]
+	}
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return -1
@@ -167,6 +176,16 @@ func clean(s string) string {
 		}
 	}
 	return s
+}
+
+// plain reports whether a string consists of printable ASCII.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // ParseReport reads what a machine said of itself: {"inventory": …, "plugin_data": …}, or the flat form in which the keys of

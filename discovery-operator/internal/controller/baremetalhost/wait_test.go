@@ -100,3 +100,30 @@ func TestHostsLookAgainWhenTheirIronicGoesOrComesBack(t *testing.T) {
 	assert.True(t, matters.Create(event.CreateEvent{Object: down}))
 	assert.False(t, matters.Create(event.CreateEvent{Object: up}))
 }
+
+// TestAHostThatDiscoveryIsMakingIsLeftAlone holds which hosts without a status are looked at: a rack that is switched on makes a thousand.
+func TestAHostThatDiscoveryIsMakingIsLeftAlone(t *testing.T) {
+	made := func(change func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
+		h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{metal3v1.DiscoveredByLabel: "d"}, Annotations: map[string]string{metal3v1.PausedAnnotation: metal3v1.DiscoveryPausedValue},
+		}}
+		change(h)
+		return h
+	}
+	for name, c := range map[string]struct {
+		host   *metal3v1.BareMetalHost
+		passes bool
+	}{
+		"it was just made":           {made(func(*metal3v1.BareMetalHost) {}), false},
+		"it has its status":          {made(func(h *metal3v1.BareMetalHost) { h.Status.LastUpdated = new(metav1.Now()) }), true},
+		"it is being deleted":        {made(func(h *metal3v1.BareMetalHost) { h.DeletionTimestamp = new(metav1.Now()) }), true},
+		"a user made it":             {made(func(h *metal3v1.BareMetalHost) { h.Labels = nil }), true},
+		"a user approved it already": {made(func(h *metal3v1.BareMetalHost) { h.Annotations[metal3v1.ApprovedAnnotation] = "true" }), true},
+		"a user took the pause off":  {made(func(h *metal3v1.BareMetalHost) { delete(h.Annotations, metal3v1.PausedAnnotation) }), true},
+		"it was moved to here":       {made(func(h *metal3v1.BareMetalHost) { h.Annotations[metal3v1.StatusAnnotation] = "{}" }), true},
+	} {
+		assert.Equal(t, c.passes, begun().Create(event.CreateEvent{Object: c.host}), name)
+		assert.Equal(t, c.passes, begun().Update(event.UpdateEvent{ObjectOld: c.host, ObjectNew: c.host}), name)
+		assert.True(t, begun().Delete(event.DeleteEvent{Object: c.host}), name)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -44,7 +45,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
-		For(&metal3v1.BareMetalHost{}).
+		For(&metal3v1.BareMetalHost{}, builder.WithPredicates(begun())).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			namespace, name, ok := strings.Cut(o.GetAnnotations()[metal3v1.HostAnnotation], "/")
 			if !ok {
@@ -62,4 +63,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconci
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
 		Complete(tracing.Reconciler("baremetalhost", outcome.Reconciler[ctrl.Request](called)))
+}
+
+// begun passes hosts but those that discovery is making: they wait for their status, which discovery writes next.
+func begun() predicate.Predicate {
+	passes := func(o client.Object) bool {
+		h, ok := o.(*metal3v1.BareMetalHost)
+		if !ok || h.HasStatus() || h.DeletionTimestamp != nil || h.Labels[metal3v1.DiscoveredByLabel] == "" {
+			return true
+		}
+		_, moved := h.Annotations[metal3v1.StatusAnnotation]
+		return moved || h.Annotations[metal3v1.PausedAnnotation] != metal3v1.DiscoveryPausedValue || h.Annotations[metal3v1.ApprovedAnnotation] != ""
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return passes(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return passes(e.ObjectNew) },
+	}
 }
