@@ -40,6 +40,8 @@ type Health struct {
 	// Err is nil while Ironic answers. Before the first reading, Polled is false.
 	Err    error
 	Polled bool
+	// Partial says that the first reading is not at its end: what the mirror lacks may be there all the same.
+	Partial bool
 	// Version of the API.
 	Version string
 	// Changed is when a reading last changed something or read everything; Full says that it read everything, Requests how

@@ -26,13 +26,9 @@ func (p *Poller) read(ctx context.Context, d *session, source Source, full bool)
 		p.mu.Unlock()
 	}
 	asked := time.Now()
-	nodes, err := source.Nodes(ctx, afterNode)
+	nodes, ports, err := p.lists(ctx, d, source, afterNode, afterPort, anew)
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
-	ports, err := source.Ports(ctx, afterPort)
-	if err != nil {
-		return fmt.Errorf("listing ports: %w", err)
+		return err
 	}
 	version, err := source.Version(ctx)
 	if err != nil {
@@ -53,6 +49,29 @@ func (p *Poller) read(ctx context.Context, d *session, source Source, full bool)
 	p.health.Version = version
 	p.take(asked, nodes, ports, full, gone)
 	return nil
+}
+
+// lists reads the lists of nodes and ports after the markers.
+func (p *Poller) lists(ctx context.Context, d *session, source Source, afterNode, afterPort string, anew bool) ([]inventory.Node, []inventory.Port, error) {
+	if pager, ok := source.(Pager); ok && !anew && p.unread() {
+		return p.readFirst(ctx, d, source, pager)
+	}
+	nodes, err := source.Nodes(ctx, afterNode)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	ports, err := source.Ports(ctx, afterPort)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing ports: %w", err)
+	}
+	return nodes, ports, nil
+}
+
+// unread reports whether nothing was ever read to its end.
+func (p *Poller) unread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.health.FullSuccess.IsZero()
 }
 
 // begins reports whether a reading in a session begins a new mirror: no session vouches for what was read so far, and those of this session
@@ -137,7 +156,7 @@ func (p *Poller) take(asked time.Time, nodes []inventory.Node, ports []inventory
 // finish records a reading that went well. The lock is held.
 func (p *Poller) finish(now time.Time, full, changed bool) {
 	if full {
-		p.health.FullSuccess = now
+		p.health.FullSuccess, p.health.Partial = now, false
 		pace := p.pace().Full
 		p.nextFull = now.Add(pace + rand.N(pace/10+1)) //nolint:gosec // jitter is no secret
 	}
@@ -175,7 +194,12 @@ func (p *Poller) renew(m *inventory.Machine, n inventory.Node, asked time.Time) 
 		m.Report, m.BootMAC, m.Unreadable, m.Missing, m.MissingLast = nil, "", "", time.Time{}, time.Time{}
 		delete(p.wanted, n.UUID)
 	}
-	m.Node, m.Seen, m.NodeSeen = n, asked, asked
+	m.Node = n
+	for _, at := range []*time.Time{&m.Seen, &m.NodeSeen} {
+		if asked.After(*at) { // a list may have been asked for before an answer that came while it was read
+			*at = asked
+		}
+	}
 }
 
 // takePorts adds ports to a machine, or replaces them when the list is whole.

@@ -108,7 +108,7 @@ func (v *View) Health() Health {
 	case d == nil, !p.health.Polled:
 		return Health{}
 	case d.err != nil:
-		return Health{Polled: true, Err: d.err}
+		return Health{Polled: true, Err: d.err, Partial: p.health.Partial}
 	case p.shows(d):
 		return p.health
 	case p.health.Err != nil: // no session is accepted

@@ -41,7 +41,9 @@ func Plan(s Snapshot) Decision {
 			found[h] = found[h] || h.NodeID == m.Node.UUID
 		}
 	}
-	p.tellLost(found)
+	if !s.Partial {
+		p.tellLost(found)
+	}
 	p.Counts.Nodes = int32(len(s.Machines)) //nolint:gosec // a list of machines is shorter than 2^31
 	return p.Decision
 }
@@ -171,7 +173,7 @@ func (p *planner) known(m *Machine, h *Host) {
 	p.Counts.Known++
 	p.Counts.Read++
 	replaced, again := "", h.LastSeen != "" && m.Node.Inspected != "" && m.Node.Inspected != h.LastSeen
-	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.listed(h.NodeID) {
+	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.Partial && !p.listed(h.NodeID) {
 		replaced = h.NodeID
 	}
 	switch {

@@ -710,3 +710,23 @@ func TestHardwareIsReadAgainAfterAnInspection(t *testing.T) {
 		assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
 	})
 }
+
+// TestWhatIsStillBeingListedIsNotLost has a fleet of which Ironic has listed one machine so far, and hosts of others.
+func TestWhatIsStillBeingListedIsNotLost(t *testing.T) {
+	s := snapshot(resource("r"), machine(t, 1))
+	host := func(i int, node, mac string) inventory.Host {
+		return inventory.Host{
+			Ref: inventory.Ref{Namespace: "ns", Name: fmt.Sprint("h", i)}, UID: fmt.Sprint(i), Resource: "r", Held: true, HasStatus: true, LastSeen: "unknown", NodeID: node, BootMAC: mac,
+		}
+	}
+	s.Hosts = []inventory.Host{host(1, "listed-later", demo.MAC(1, 0)), host(2, machine(t, 2).Node.UUID, demo.MAC(2, 0))}
+	replaces := func(a inventory.Action) bool { _, ok := a.(inventory.WriteStatus); return ok }
+	d := inventory.Plan(s)
+	require.True(t, slices.ContainsFunc(d.Actions, replaces), "the machine came back as another node")
+	require.EqualValues(t, 2, d.Counts.Lost)
+	s.Partial = true
+	d = inventory.Plan(s)
+	assert.False(t, slices.ContainsFunc(d.Actions, replaces))
+	assert.Empty(t, publishes(d))
+	assert.Zero(t, d.Counts.Lost)
+}

@@ -21,6 +21,8 @@ type Snapshot struct {
 	Resources []Resource
 	// Machines are what that Ironic knows, in the order in which it made them.
 	Machines []*Machine
+	// Partial says that Ironic knows more machines, which are still being listed.
+	Partial bool
 	// Looked is when Machines were taken from the mirror, on the clock on which machines are Seen.
 	Looked time.Time
 	// Left is when the hosts of nodes were deleted, on that clock, for as long as it matters. A host that goes takes its node along.

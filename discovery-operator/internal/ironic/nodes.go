@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // pageSize is the largest page that Ironic serves.
-const pageSize = "1000"
+const pageSize = 1000
 
 // maxPages bounds one list: ten million rows.
 const maxPages = 10000
@@ -64,32 +65,34 @@ type rawPort struct {
 // Nodes lists the nodes that were made after the one named, or all when it is empty, oldest first. It fails with
 // ErrNotFound when the named node is gone.
 func (c *Client) Nodes(ctx context.Context, after string) ([]inventory.Node, error) {
-	query := url.Values{"fields": {nodeFields}, "limit": {pageSize}}
+	return pages(after, func(n inventory.Node) string { return n.UUID }, func(marker string) ([]inventory.Node, bool, error) {
+		return c.NodesPage(ctx, marker, pageSize)
+	})
+}
+
+// NodesPage is the beginning of what Nodes lists, and whether there is more.
+func (c *Client) NodesPage(ctx context.Context, after string, limit int) (nodes []inventory.Node, more bool, err error) {
+	query := url.Values{"fields": {nodeFields}, "limit": {strconv.Itoa(limit)}}
 	s, err := c.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if s.version >= versionChildren {
 		// A node can be its own parent, see kinship.tied; lists leave it out unless asked so.
 		query.Set("include_children", "true")
 	}
-	var nodes []inventory.Node
-	err = pages(after, func(marker string) (rows int, last string, more bool, err error) {
-		var page struct {
-			Nodes []rawNode `json:"nodes"`
-			Next  string    `json:"next"`
-		}
-		setMarker(query, marker)
-		if err := c.call(ctx, "list_nodes", http.MethodGet, "nodes?"+query.Encode(), nil, &page); err != nil {
-			return 0, "", false, err
-		}
-		for _, r := range page.Nodes {
-			nodes = append(nodes, r.node())
-			last = r.UUID
-		}
-		return len(page.Nodes), last, page.Next != "", nil
-	})
-	return nodes, err
+	setMarker(query, after)
+	var page struct {
+		Nodes []rawNode `json:"nodes"`
+		Next  string    `json:"next"`
+	}
+	if err := c.call(ctx, "list_nodes", http.MethodGet, "nodes?"+query.Encode(), nil, &page); err != nil {
+		return nil, false, err
+	}
+	for _, r := range page.Nodes {
+		nodes = append(nodes, r.node())
+	}
+	return nodes, page.Next != "", nil
 }
 
 // Enter asks for one node, which shows whether Ironic accepts the credentials: Ironic shows its versions without any.
@@ -98,35 +101,45 @@ func (c *Client) Enter(ctx context.Context) error {
 	return c.call(ctx, "enter", http.MethodGet, "nodes?fields=uuid&limit=1", nil, &page)
 }
 
+const portFields = "uuid,address,node_uuid,pxe_enabled"
+
 // Ports lists the ports that were made after the one named, or all when it is empty, oldest first. It fails with
 // ErrNotFound when the named port is gone.
 func (c *Client) Ports(ctx context.Context, after string) ([]inventory.Port, error) {
-	return c.ports(ctx, url.Values{"fields": {"uuid,address,node_uuid,pxe_enabled"}, "limit": {pageSize}}, after)
+	return c.ports(ctx, url.Values{}, after)
+}
+
+// PortsPage is the beginning of what Ports lists, and whether there is more.
+func (c *Client) PortsPage(ctx context.Context, after string, limit int) (ports []inventory.Port, more bool, err error) {
+	return c.portsPage(ctx, url.Values{}, after, limit)
 }
 
 // PortsOf lists the ports of one node.
 func (c *Client) PortsOf(ctx context.Context, node string) ([]inventory.Port, error) {
-	return c.ports(ctx, url.Values{"fields": {"uuid,address,node_uuid,pxe_enabled"}, "limit": {pageSize}, "node": {node}}, "")
+	return c.ports(ctx, url.Values{"node": {node}}, "")
 }
 
 func (c *Client) ports(ctx context.Context, query url.Values, after string) ([]inventory.Port, error) {
-	var ports []inventory.Port
-	err := pages(after, func(marker string) (rows int, last string, more bool, err error) {
-		var page struct {
-			Ports []rawPort `json:"ports"`
-			Next  string    `json:"next"`
-		}
-		setMarker(query, marker)
-		if err := c.call(ctx, "list_ports", http.MethodGet, "ports?"+query.Encode(), nil, &page); err != nil {
-			return 0, "", false, err
-		}
-		for _, r := range page.Ports {
-			ports = append(ports, inventory.Port{UUID: r.UUID, Node: r.Node, MAC: strings.ToLower(r.Address), PXE: r.PXE})
-			last = r.UUID
-		}
-		return len(page.Ports), last, page.Next != "", nil
+	return pages(after, func(p inventory.Port) string { return p.UUID }, func(marker string) ([]inventory.Port, bool, error) {
+		return c.portsPage(ctx, query, marker, pageSize)
 	})
-	return ports, err
+}
+
+func (c *Client) portsPage(ctx context.Context, query url.Values, after string, limit int) (ports []inventory.Port, more bool, err error) {
+	query.Set("fields", portFields)
+	query.Set("limit", strconv.Itoa(limit))
+	setMarker(query, after)
+	var page struct {
+		Ports []rawPort `json:"ports"`
+		Next  string    `json:"next"`
+	}
+	if err := c.call(ctx, "list_ports", http.MethodGet, "ports?"+query.Encode(), nil, &page); err != nil {
+		return nil, false, err
+	}
+	for _, r := range page.Ports {
+		ports = append(ports, inventory.Port{UUID: r.UUID, Node: r.Node, MAC: strings.ToLower(r.Address), PXE: r.PXE})
+	}
+	return ports, page.Next != "", nil
 }
 
 func setMarker(query url.Values, marker string) {
@@ -136,23 +149,26 @@ func setMarker(query url.Values, marker string) {
 	}
 }
 
-// pages calls fetch with the marker of each page. The next page begins after the last row of this one; the address that the
+// pages calls fetch with the marker of each page, and returns the rows of all. The next page begins after the last row of this one; the address that the
 // service proposes for it is only taken as a sign that there is one.
-func pages(marker string, fetch func(marker string) (rows int, last string, more bool, err error)) error {
+func pages[T any](marker string, uuid func(T) string, fetch func(marker string) (rows []T, more bool, err error)) ([]T, error) {
+	var all []T
 	for range maxPages {
-		rows, last, more, err := fetch(marker)
+		rows, more, err := fetch(marker)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !more || rows == 0 {
-			return nil
+		all = append(all, rows...)
+		if !more || len(rows) == 0 {
+			return all, nil
 		}
+		last := uuid(rows[len(rows)-1])
 		if last == "" || last == marker {
-			return inventory.Failf(inventory.ProblemInvalid, "a page of a list does not lead on to the next one")
+			return nil, inventory.Failf(inventory.ProblemInvalid, "a page of a list does not lead on to the next one")
 		}
 		marker = last
 	}
-	return inventory.Failf(inventory.ProblemInvalid, "a list has more than %d pages", maxPages)
+	return nil, inventory.Failf(inventory.ProblemInvalid, "a list has more than %d pages", maxPages)
 }
 
 // Node reads one node. ErrNotFound is the only proof that a node is gone.

@@ -33,7 +33,7 @@ const (
 // machine is usable without. It returns when to look again.
 func (r *Reconciler) hardwareData(ctx context.Context, o *observation, d inventory.Decision) (time.Duration, error) {
 	m := o.memory
-	if d.Counts.Read < d.Counts.Nodes { // reports are on their way, of which hosts are made
+	if d.Counts.Read < d.Counts.Nodes || o.snapshot.Partial { // reports are on their way, of which hosts are made
 		m.looked = false
 		return 0, nil
 	}

@@ -23,7 +23,7 @@ import (
 
 // list keeps one DiscoveredMachine for each machine that is not a host. It returns when to look again. While Ironic does not answer, the list stays.
 func (r *Reconciler) list(ctx context.Context, o *observation, d inventory.Decision) (time.Duration, error) {
-	if o.view != nil && o.snapshot.Frozen {
+	if o.view != nil && (o.snapshot.Frozen || o.snapshot.Partial) {
 		return 0, nil
 	}
 	objects, present, err := r.listed(ctx, o.discovery)

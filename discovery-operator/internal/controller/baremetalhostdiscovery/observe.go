@@ -44,6 +44,8 @@ type observation struct {
 
 // memory is what a process remembers of a resource between passes. Losing it costs nothing but repetition.
 type memory struct {
+	// fresh says that no process has written a status of the resource before.
+	fresh     bool
 	limiter   *rate.Limiter
 	perMinute int32
 	// refused are the reasons that were reported for machines, by node.
@@ -111,7 +113,8 @@ func (r *Reconciler) look(d *metal3v1.BareMetalHostDiscovery, a inventory.Addres
 	o.health = o.view.Health()
 	o.snapshot.Machines, o.snapshot.Looked = o.view.Machines(), time.Now()
 	o.snapshot.Left = r.lately(o.snapshot.Looked)
-	o.snapshot.Frozen = o.health.Err != nil || !o.health.Polled
+	o.snapshot.Partial = o.health.Partial
+	o.snapshot.Frozen = o.health.Err != nil || o.unread()
 }
 
 // leaves notes that a host is being deleted, or is gone: what Ironic said of its node before is no reason to make it again.
@@ -148,7 +151,7 @@ func (r *Reconciler) remember(d *metal3v1.BareMetalHostDiscovery) *memory {
 	ref := inventory.Ref{Namespace: d.Namespace, Name: d.Name}
 	m := r.memory[ref]
 	if m == nil {
-		m = &memory{refused: map[string]string{}, compiled: map[string]compiled{}}
+		m = &memory{fresh: len(d.Status.Conditions) == 0, refused: map[string]string{}, compiled: map[string]compiled{}}
 		r.memory[ref] = m
 	}
 	perMinute := d.Spec.RateLimit.HostsPerMinute

@@ -31,7 +31,7 @@ const maxMachines = 32
 
 // report writes the status of the resource, if it changed, and publishes events of machines that are refused for a new reason.
 func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Decision) error {
-	if o.view != nil && !o.health.Polled && o.reported() { // after a restart, until Ironic was read, what was written before is the best that is known
+	if o.view != nil && o.unread() && o.reported() { // after a restart, until Ironic was read, what was written before is the best that is known
 		return nil
 	}
 	r.tell(ctx, o, d)
@@ -50,6 +50,11 @@ func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Dec
 	object := metal3v1ac.BareMetalHostDiscovery(o.discovery.Name, o.discovery.Namespace).WithUID(o.discovery.UID).WithStatus(applied)
 	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 	return client.IgnoreNotFound(wrap(err, "writing the status"))
+}
+
+// unread reports whether too little was read to act on. A resource that had no status before begins with the first page of its Ironic.
+func (o *observation) unread() bool {
+	return !o.health.Polled || o.health.Partial && !o.memory.fresh
 }
 
 // reported reports whether the status is of the present spec and endpoint.
@@ -85,7 +90,7 @@ func (r *Reconciler) tell(ctx context.Context, o *observation, d inventory.Decis
 		ctrl.LoggerFrom(ctx).Info("machine refused", "node", v.Node, "reason", v.Reason, "message", v.Message)
 	}
 	o.memory.refused = present
-	if len(o.snapshot.Machines) > 0 && int(d.Counts.Read) == len(o.snapshot.Machines) {
+	if len(o.snapshot.Machines) > 0 && int(d.Counts.Read) == len(o.snapshot.Machines) && !o.snapshot.Partial {
 		clear(o.memory.before)
 	}
 }
