@@ -7,11 +7,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -69,6 +71,50 @@ func TestUpdatesOfALostTransactionFail(t *testing.T) {
 	isThere(t, s, false, first, second)
 	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, later)) })
 	isThere(t, s, true, later)
+}
+
+// TestWhatALostTransactionWroteIsNotKnown is a host that would have left its cluster.
+func TestWhatALostTransactionWroteIsNotKnown(t *testing.T) {
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	m := memory{infraEnv: infraEnv(domain.Owner{}), cluster: &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}}
+	m.host = host(m.infraEnv)
+	m.host.ClusterID = m.cluster.ID
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, m.infraEnv))
+		require.NoError(t, tx.PutCluster(ctx, m.cluster))
+		require.NoError(t, tx.PutHost(ctx, m.host))
+	})
+	require.Error(t, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
+		left := *m.host
+		left.ClusterID = ""
+		require.NoError(t, tx.PutHost(ctx, &left))
+		return store.RollBack(ctx, tx)
+	}))
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
+		tx.Recall(m)
+		members, err := tx.HostsOfCluster(ctx, m.cluster.ID)
+		require.NoError(t, err)
+		assert.Len(t, members, 1)
+	})
+}
+
+// TestTheLogIsCopiedBesideUpdates is fewer pages than a commit copies itself.
+func TestTheLogIsCopiedBesideUpdates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	s, err := store.Open(t.Context(), path)
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	for range 150 {
+		e := infraEnv(domain.Owner{})
+		e.PullSecret = strings.Repeat("s", 4<<10)
+		update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, e)) })
+	}
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Size() > 400<<10
+	}, time.Minute, time.Millisecond)
 }
 
 // TestAFullDiskIsAway is a file system that has no room left, and has some again.
