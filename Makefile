@@ -164,6 +164,10 @@ test-oldest: controlplane build ## Install on the oldest Kubernetes that README.
 	@assets=$$(hack/controlplane/build --oldest) && \
 	MUSTER_OLDER_ASSETS=$$assets go -C e2e test -ldflags=-w -count=1 -timeout=30m -v -run 'TestMusterInstallsOnEverySupportedMinor/real$$' ./versions
 
+test-rack-power: prerequisites controlplane scheduler build live-image node-image ## Have a cluster with a machine, emulated by QEMU, hibernate and resume through a real Ironic and IPMI.
+	@command -v kubectl >/dev/null 2>&1 || hack/controlplane/build kubectl >/dev/null
+	@MUSTER_RACK_TESTS=1 MUSTER_RACK_POWER=1 go -C e2e test -ldflags=-w -count=1 -timeout=40m -v -run TestTheMachineOfAClusterThatResumes ./rack
+
 # All tests that start a real Ironic but those that need Keystone or QEMU beside it.
 IRONIC_TESTS = ^(TestIronic|TestManagingOnIronic|TestARealIronic.*|Test.*InARealIronic|TestAnIronicThatNeverAnswers.*|TestAnInspectionThatIronicForgets)$$
 
@@ -280,5 +284,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi test-standalone rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -40,6 +40,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/machinetest"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/netnstest"
 	"github.com/muster-io/muster/apis/porttest"
@@ -80,7 +81,8 @@ const count = 2
 // signature is what another disk begins with.
 var signature = bytes.Repeat([]byte("another disk"), 1<<10)
 
-func newRack(t *testing.T) (*rack, *netnstest.Link) {
+// newRack is one with pool-operator, agent-service and what more operators are given.
+func newRack(t *testing.T, more ...environment.Operator) (*rack, *netnstest.Link) {
 	t.Helper()
 	machinetest.NeedCores(t, "MUSTER_RACK_TESTS")
 	address := netnstest.Address
@@ -102,7 +104,7 @@ func newRack(t *testing.T) (*rack, *netnstest.Link) {
 		return append(before(dir), "--listen="+at, "--base-url=http://"+at, "--os-images="+r.systems(dir, address), "--host-minimums="+r.minimums(dir))
 	}
 	r.local, err = environment.NewLocal(t.Context(), environment.LocalOptions{
-		Operators: []environment.Operator{environment.PoolOperator(), service}, UnsafeNoFsync: true, Say: func(s string) { t.Log(s) },
+		Operators: append(more, environment.PoolOperator(), service), UnsafeNoFsync: true, Say: func(s string) { t.Log(s) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -114,7 +116,7 @@ func newRack(t *testing.T) (*rack, *netnstest.Link) {
 	r.admin, err = environment.Config(r.local)
 	require.NoError(t, err)
 	scheme := kruntime.NewScheme()
-	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
+	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, metal3v1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	r.user, err = client.New(r.admin, client.Options{Scheme: scheme})
@@ -125,7 +127,7 @@ func newRack(t *testing.T) (*rack, *netnstest.Link) {
 
 // report prints the end of what the operators say.
 func (r *rack) report() {
-	for _, operator := range []string{"pool-operator", "agent-service"} {
+	for _, operator := range []string{"pool-operator", "agent-service", "discovery-operator"} {
 		text, err := os.ReadFile(r.local.Log(operator))
 		if err == nil {
 			r.Logf("%s: …%s", operator, text[max(0, len(text)-8192):])
@@ -287,13 +289,20 @@ func (r *rack) powerOn(link *netnstest.Link, iso string) {
 // newMachine switches a machine on that has two disks, and boots from an image.
 func (r *rack) newMachine(number int, link *netnstest.Link, iso string) *machine {
 	r.Helper()
+	m := r.makeMachine(number, link, iso)
+	m.Machine = machinetest.PowerOn(r, m.hardware)
+	return m
+}
+
+// makeMachine is a machine that is off.
+func (r *rack) makeMachine(number int, link *netnstest.Link, iso string) *machine {
+	r.Helper()
 	m := &machine{number: number, disk: machinetest.BlankDisk(r), other: filepath.Join(r.TempDir(), "other.img")}
 	require.NoError(r, os.WriteFile(m.other, signature, 0o600))
 	require.NoError(r, os.Truncate(m.other, 9<<30)) // the smaller disk is installed to
 	m.hardware = machinetest.Hardware{Number: number, Tap: link.Tap(r), Disk: m.disk, ISO: iso, More: []string{
 		"-drive", "file=" + m.other + ",format=raw,if=none,id=other,cache=unsafe", "-device", "virtio-blk-pci,drive=other,serial=OTHER",
 	}}
-	m.Machine = machinetest.PowerOn(r, m.hardware)
 	return m
 }
 
