@@ -204,7 +204,11 @@ $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
 	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
 	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) $(artifacts) -p $(PARALLEL) $$raced $(log); } || status=1; \
+	[ $* != agent-service ] || go -C $* test $(TEST_FLAGS) $(FULL_RACE) $(log) || status=1; \
 	exit $$status
+
+# The race for machines at its full size, which the race detector would make several times longer.
+FULL_RACE := -run '^TestNoMachineIsInTwoPools$$' ./internal/controller/machinepool
 
 # compile-tests DIRECTORY,[-race] PACKAGES: compiles what tests are linked from and shows how far it is, which "go test" does not.
 compile-tests = $(BIN)/progress -label "tests of $1" -C $1 -tests $2
