@@ -25,7 +25,7 @@ func readStrictly(text []byte) ([]dashboard.Panel, error) {
 	types := cog.NewRuntime()
 	types.RegisterPanelcfgVariant(timeseries.VariantConfig())
 	types.RegisterPanelcfgVariant(stat.VariantConfig())
-	var d dashboard.Dashboard
+	var d dashboard.Dashboard //nolint:staticcheck // ConfigMaps of dashboards have the first version; the second one is for the API of Grafana
 	if err := errors.Join(mistakes(d.UnmarshalJSONStrict(text)), mistakes(d.Validate())); err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ const (
 	tinyPool         = "tiny"
 )
 
-// addressing is for what should happen at once, on a busy machine.
-const addressing = time.Minute
+// addressing is for what should happen at once, on a busy machine whose API server has to learn of the kinds first.
+const addressing = 3 * time.Minute
 
 func addressActs() []act {
 	return []act{

@@ -44,7 +44,8 @@ func blocks(t *testing.T, page string) []block {
 		word := strings.TrimSpace(line)
 		switch {
 		case !inside && strings.HasPrefix(word, "```"):
-			indent, language, inside, lines = line[:strings.Index(line, "`")], strings.TrimPrefix(word, "```"), true, nil
+			indent, _, _ = strings.Cut(line, "`")
+			language, inside, lines = strings.TrimPrefix(word, "```"), true, nil
 		case inside && word == "```":
 			if slices.Contains([]string{"sh", "yaml", "console"}, language) {
 				out = append(out, block{page, language, strings.Join(lines, "")})
