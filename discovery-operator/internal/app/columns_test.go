@@ -16,8 +16,8 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-// columns are what kubectl get -o wide prints of the objects of a resource: the value of each column, by the name of the object.
-func (w *testEnv) columns(resource string) map[string]map[string]any {
+// columnsOf are what kubectl get -o wide prints of the objects of a resource: the value of each column, by the name of the object.
+func columnsOf(w *testEnv, resource string) map[string]map[string]any {
 	w.Helper()
 	c, err := rest.HTTPClientFor(w.config)
 	require.NoError(w, err)
@@ -52,21 +52,21 @@ func TestColumnsShowWhatHoldsAHost(t *testing.T) {
 		d.Spec.Mode, d.Spec.Approval = metal3v1.ModeDryRun, metal3v1.ApprovalManual
 	})
 	w.eventually("the machine is listed", func() bool { return len(w.machines(metal3v1.WaitingForDryRunEnd)) == 1 })
-	for _, m := range w.columns("discoveredmachines") {
-		assert.Equal(t, []any{"reviewed", "node-00001", metal3v1.MachineWaiting, metal3v1.WaitingForDryRunEnd}, []any{m["Discovery"], m["Host"], m["State"], m["Reason"]})
+	for _, m := range columnsOf(w, "discoveredmachines") {
+		assert.Equal(t, []any{"reviewed", "node-00001", string(metal3v1.MachineWaiting), metal3v1.WaitingForDryRunEnd}, []any{m["Discovery"], m["Host"], m["State"], m["Reason"]})
 		assert.Contains(t, m["Message"], "node-00001")
 	}
 	w.patch(d, `{"spec":{"mode":"Discover"}}`)
 
 	h := w.host("node-00001")
-	row := func() map[string]any { return w.columns("baremetalhosts")[h.Name] }
+	row := func() map[string]any { return columnsOf(w, "baremetalhosts")[h.Name] }
 	assert.Equal(t, "pending", row()["Approval"])
 	assert.Equal(t, metal3v1.DiscoveryPausedValue, row()["Held"])
 	w.status(d, "it is a host", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
 		return s.Counts.Hosts == 1 && s.Counts.Waiting == 0
 	})
 	assert.Equal(t, []any{"True", metal3v1.ReasonDiscovering, float64(1), float64(0)}, func() []any {
-		c := w.columns("baremetalhostdiscoveries")["reviewed"]
+		c := columnsOf(w, "baremetalhostdiscoveries")["reviewed"]
 		return []any{c["Ready"], c["Reason"], c["Hosts"], c["Waiting"]}
 	}())
 

@@ -58,10 +58,18 @@ func (l *list[T]) next(ctx context.Context, limit int) (rows []T, err error) {
 	return rows, nil
 }
 
-// readFirst lists all nodes and ports, and shows each page with the ports of its nodes as soon as it is there.
-func (p *Poller) readFirst(ctx context.Context, d *session, source Source, pager Pager) ([]inventory.Node, []inventory.Port, error) {
-	nodes := &list[inventory.Node]{uuid: func(n inventory.Node) string { return n.UUID }, page: pager.NodesPage}
-	ports := &list[inventory.Port]{uuid: func(p inventory.Port) string { return p.UUID }, page: pager.PortsPage}
+// firstReading reads a fleet of which nothing is known in a session.
+type firstReading struct {
+	*Poller
+	session *session
+	source  Source
+	pager   Pager
+}
+
+// read lists all nodes and ports, and shows each page with the ports of its nodes as soon as it is there.
+func (f firstReading) read(ctx context.Context) ([]inventory.Node, []inventory.Port, error) {
+	nodes := &list[inventory.Node]{uuid: func(n inventory.Node) string { return n.UUID }, page: f.pager.NodesPage}
+	ports := &list[inventory.Port]{uuid: func(p inventory.Port) string { return p.UUID }, page: f.pager.PortsPage}
 	listed := map[string]bool{}
 	var early []inventory.Port // of nodes that are not listed yet
 	for !nodes.whole {
@@ -86,7 +94,7 @@ func (p *Poller) readFirst(ctx context.Context, d *session, source Source, pager
 		if nodes.whole { // the caller shows all
 			break
 		}
-		if err := p.show(ctx, d, source, asked, page, shown); err != nil {
+		if err := f.show(ctx, asked, page, shown); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -114,16 +122,16 @@ func split(ports []inventory.Port, listed map[string]bool) (of, others []invento
 }
 
 // show takes a page into the mirror, of which it says that it is partial.
-func (p *Poller) show(ctx context.Context, d *session, source Source, asked time.Time, nodes []inventory.Node, ports []inventory.Port) error {
-	version, err := source.Version(ctx)
+func (f firstReading) show(ctx context.Context, asked time.Time, nodes []inventory.Node, ports []inventory.Port) error {
+	version, err := f.source.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for the version: %w", err)
 	}
-	p.answered(d, source, nil)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.through, p.vouched = d, !d.Unverified
-	p.health.Version, p.health.Err, p.health.Polled, p.health.Partial = version, nil, true, true
-	p.take(asked, nodes, ports, false, nil)
+	f.answered(f.session, f.source, nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.through, f.vouched = f.session, !f.session.Unverified
+	f.health.Version, f.health.Err, f.health.Polled, f.health.Partial = version, nil, true, true
+	f.take(asked, nodes, ports, false, nil)
 	return nil
 }

@@ -19,14 +19,21 @@ import (
 func (p *Poller) read(ctx context.Context, d *session, source Source, full bool) error {
 	anew := p.begins(d)
 	full = full || anew
-	afterNode, afterPort := "", ""
-	if !full {
-		p.mu.Lock()
-		afterNode, afterPort = p.lastNode, p.lastPort
-		p.mu.Unlock()
+	p.mu.Lock()
+	afterNode, afterPort, unread := p.lastNode, p.lastPort, p.health.FullSuccess.IsZero()
+	p.mu.Unlock()
+	if full {
+		afterNode, afterPort = "", ""
 	}
 	asked := time.Now()
-	nodes, ports, err := p.lists(ctx, d, source, afterNode, afterPort, anew)
+	var nodes []inventory.Node
+	var ports []inventory.Port
+	var err error
+	if pager, pages := source.(Pager); pages && unread && !anew {
+		nodes, ports, err = firstReading{p, d, source, pager}.read(ctx)
+	} else {
+		nodes, ports, err = lists(ctx, source, afterNode, afterPort)
+	}
 	if err != nil {
 		return err
 	}
@@ -52,10 +59,7 @@ func (p *Poller) read(ctx context.Context, d *session, source Source, full bool)
 }
 
 // lists reads the lists of nodes and ports after the markers.
-func (p *Poller) lists(ctx context.Context, d *session, source Source, afterNode, afterPort string, anew bool) ([]inventory.Node, []inventory.Port, error) {
-	if pager, ok := source.(Pager); ok && !anew && p.unread() {
-		return p.readFirst(ctx, d, source, pager)
-	}
+func lists(ctx context.Context, source Source, afterNode, afterPort string) ([]inventory.Node, []inventory.Port, error) {
 	nodes, err := source.Nodes(ctx, afterNode)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing nodes: %w", err)
@@ -65,13 +69,6 @@ func (p *Poller) lists(ctx context.Context, d *session, source Source, afterNode
 		return nil, nil, fmt.Errorf("listing ports: %w", err)
 	}
 	return nodes, ports, nil
-}
-
-// unread reports whether nothing was ever read to its end.
-func (p *Poller) unread() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.health.FullSuccess.IsZero()
 }
 
 // begins reports whether a reading in a session begins a new mirror: no session vouches for what was read so far, and those of this session
