@@ -67,7 +67,9 @@ func takeCensus(s Snapshot, t *timer) fleet {
 	for _, cluster := range sorted(s.Clusters) {
 		seen[cluster.Namespace] = true
 		m := member{Cluster: cluster}
-		m.state, m.failure = c.stateOf(cluster, named[cluster.Namespace], doomed[poolview.DoomKey(cluster.Namespace, cluster.UID)])
+		// A deletion of a cluster that is kept by now is given up: the cluster counts.
+		going := doomed[poolview.DoomKey(cluster.Namespace, cluster.UID)] && !cluster.Kept()
+		m.state, m.failure = c.stateOf(cluster, named[cluster.Namespace], going)
 		f.add(m)
 	}
 	for _, op := range s.Pool.Status.Operations {

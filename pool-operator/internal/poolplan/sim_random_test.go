@@ -29,6 +29,9 @@ const (
 	gentleDeletion = passTime + 10*time.Second
 )
 
+// onceAbove is a run in which a cluster was protected while its deletion was outstanding, and another one was created beside it.
+const onceAbove = 5516065039261868339
+
 // onceBad are runs in which a pool went before the last of its namespaces, in which a slow replica created a cluster again that others had deleted, and one in which the deletion of a cluster that a claim had named was forgotten.
 var onceBad = []uint64{6225374526506072801, 2030696576028803938, 2734657150135218523, 5415131989201218896}
 
@@ -46,6 +49,7 @@ func TestRandomInterleavings(t *testing.T) {
 		former.former = true
 		former.run(stepsOfRun)
 	}
+	newChaos(t, onceAbove).run(stepsOfRun)
 	first := rand.Uint64() >> 1
 	t.Logf("seeds %d to %d, %d steps each", first, first+randomRuns-1, stepsOfRun)
 	for i := range uint64(randomRuns) {
