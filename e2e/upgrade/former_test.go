@@ -5,6 +5,7 @@ package upgrade_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/estate"
 	"github.com/muster-io/muster/e2e/render"
@@ -31,17 +33,17 @@ const noSuchCommit = 3
 // former is a checkout of a release whose bin/ holds its programs.
 type former struct{ dir string }
 
-// buildFormer builds the programs of a release. Where the clone has no such commit, the test is skipped.
+// buildFormer builds the programs of a release. A clone without the history does not have its commit.
 func buildFormer(t *testing.T, release string) former {
 	t.Helper()
 	commit, err := os.ReadFile(filepath.Join(release, commitFile))
 	require.NoError(t, err)
 	script, err := checkout.Path("hack", "former")
 	require.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), script, strings.TrimSpace(string(commit)), "pool-operator", "ipam-operator", "agent-service").Output()
+	out, err := exec.CommandContext(t.Context(), script, strings.TrimSpace(string(commit)), "pool-operator", "ipam-operator", "agent-service", "agent").Output()
 	if failed, is := errors.AsType[*exec.ExitError](err); is {
 		if failed.ExitCode() == noSuchCommit {
-			t.Skipf("the programs of %s cannot be built: %s", filepath.Base(release), failed.Stderr)
+			needtest.Part(t, false, fmt.Sprintf("the programs of %s cannot be built: %s", filepath.Base(release), failed.Stderr))
 		}
 		t.Fatalf("%s", failed.Stderr)
 	}

@@ -132,7 +132,7 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 	returns := !connected || lifecycle.Silent(known.State) && known.MediaConnected
 	e.Touch()
 	var of []agentproto.StepType
-	if carried != nil && carried.Registration == "" {
+	if carried != nil && carried.Registration == "" && known.Stamps != (domain.Stamps{}) { // tokens of v0.1 carried no stamps, those of agents neither
 		of = ofResident
 		if err := s.noteResident(ctx, known); err != nil {
 			return Instructions{}, err

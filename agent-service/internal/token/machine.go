@@ -110,10 +110,14 @@ type Scope struct {
 	Generation int64
 	// Stamps are those of a host's token; that of an installed system has none of a registration.
 	Stamps domain.Stamps
+	// System is true for the token of an installed system. Hosts that registered with v0.1 have no stamps that say so.
+	System bool
 }
 
 // Installed is true for tokens of installed systems. They report, and neither register nor read first-boot data.
-func (s Scope) Installed() bool { return s.HostID != "" && s.Stamps.Registration == "" }
+func (s Scope) Installed() bool {
+	return s.HostID != "" && s.Stamps.Registration == "" && (s.Stamps.Binding != "" || s.System)
+}
 
 func (s Scope) key() domain.HostKey {
 	return domain.HostKey{InfraEnvID: s.InfraEnvID, HostID: s.HostID}
@@ -135,6 +139,7 @@ type claims struct {
 	Registration string `json:"reg,omitempty"`
 	Binding      string `json:"bind,omitempty"`
 	Generation   int64  `json:"gen"`
+	System       bool   `json:"sys,omitempty"`
 }
 
 // imagePeriod is how long the tokens of an image are the same.
@@ -154,20 +159,21 @@ func (a *Authority) ForImage(infraEnvID string, generations domain.Generations) 
 
 // ForAgent is the token of a registered host's agent. It ends with its registration and with its binding.
 func (a *Authority) ForAgent(ctx context.Context, h *domain.Host) (string, error) {
-	return a.forHost(ctx, h.HostKey, h.Stamps, a.options.HostTTL)
+	return a.forHost(ctx, Scope{InfraEnvID: h.InfraEnvID, HostID: h.HostID, Stamps: h.Stamps}, a.options.HostTTL)
 }
 
 // ForInstalled is the token of the system that is installed on a host. It ends with the binding.
 func (a *Authority) ForInstalled(ctx context.Context, h *domain.Host) (string, error) {
-	return a.forHost(ctx, h.HostKey, domain.Stamps{Binding: h.Stamps.Binding}, a.options.InstalledTTL)
+	return a.forHost(ctx, Scope{InfraEnvID: h.InfraEnvID, HostID: h.HostID, Stamps: domain.Stamps{Binding: h.Stamps.Binding}, System: true}, a.options.InstalledTTL)
 }
 
-func (a *Authority) forHost(ctx context.Context, key domain.HostKey, stamps domain.Stamps, ttl time.Duration) (string, error) {
-	generations, err := a.options.Generations.TokenGenerations(ctx, key.InfraEnvID)
+func (a *Authority) forHost(ctx context.Context, scope Scope, ttl time.Duration) (string, error) {
+	generations, err := a.options.Generations.TokenGenerations(ctx, scope.InfraEnvID)
 	if err != nil {
 		return "", err
 	}
-	return a.stamped(Scope{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Generation: generations.HostGeneration, Stamps: stamps}, ttl)
+	scope.Generation = generations.HostGeneration
+	return a.stamped(scope, ttl)
 }
 
 // Renew is the token of an agent with another time: it opens what that of the scope does, and ends with what that ends with.
@@ -176,6 +182,7 @@ func (a *Authority) Renew(scope Scope) (string, error) { return a.stamped(scope,
 func (a *Authority) stamped(scope Scope, ttl time.Duration) (string, error) {
 	c := claims{
 		InfraEnvID: scope.InfraEnvID, HostID: scope.HostID, Registration: scope.Stamps.Registration, Binding: scope.Stamps.Binding, Generation: scope.Generation,
+		System: scope.System,
 	}
 	c.RegisteredClaims = registered(rand.Text()[:16], a.options.Now(), ttl)
 	raw, err := a.sign(c)
@@ -224,7 +231,7 @@ func (a *Authority) Verify(ctx context.Context, raw string) (Scope, error) {
 	}
 	scope := Scope{
 		InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time, Generation: c.Generation,
-		Stamps: domain.Stamps{Registration: c.Registration, Binding: c.Binding},
+		Stamps: domain.Stamps{Registration: c.Registration, Binding: c.Binding}, System: c.System,
 	}
 	if err != nil {
 		return scope, err

@@ -186,6 +186,20 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 	require.ErrorIs(t, err, token.ErrRevoked, "a renewed token ends with its subject")
 }
 
+// Tokens of v0.1 had no stamps, nor have its hosts: their agents go on as agents. What is installed on such a host now has a token that says so.
+func TestTokensWithoutStampsAreThoseOfAgents(t *testing.T) {
+	w := newTestEnv(t)
+	w.machines[hostKey] = domain.Stamps{}
+	host := &domain.Host{HostKey: hostKey}
+	for installed, issue := range map[bool]func(context.Context, *domain.Host) (string, error){false: w.ForAgent, true: w.ForInstalled} {
+		raw, err := issue(t.Context(), host)
+		require.NoError(t, err)
+		scope, err := w.Verify(t.Context(), raw)
+		require.NoError(t, err)
+		assert.Equal(t, installed, scope.Installed())
+	}
+}
+
 func TestTheTokenOfAnInstalledSystemEndsWithItsBinding(t *testing.T) {
 	w := newTestEnv(t)
 	raw, err := w.ForInstalled(t.Context(), &domain.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
