@@ -106,7 +106,7 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 		return bun.NewDB(db, sqlitedialect.New()), nil
 	}
 	// The updates of a group change more pages than fit into the usual 2 MiB.
-	if s.write, err = open(1, "immediate", "cache_size(-16384)", fmt.Sprintf("wal_autocheckpoint(%d)", mostLogPages)); err != nil {
+	if s.write, err = open(1, "immediate", "cache_size(-8192)", fmt.Sprintf("wal_autocheckpoint(%d)", mostLogPages)); err != nil {
 		return err
 	}
 	if s.read, err = open(4, "deferred"); err != nil {
