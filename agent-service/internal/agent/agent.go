@@ -95,6 +95,8 @@ type Agent struct {
 	replaced bool
 	// resident is true while this is the agent of an installed system.
 	resident bool
+	// registered is when the last registration was answered.
+	registered time.Time
 }
 
 type sent struct {
@@ -169,6 +171,7 @@ func (a *Agent) register(ctx context.Context) error {
 			a.stop(api.StepTypeInstall)
 		}
 		if err == nil {
+			a.registered = time.Now()
 			a.Log.Info("registered", zap.Stringer("host", a.identity.HostID))
 			return nil
 		}
@@ -236,6 +239,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		if err == nil && steps.TokenEnded && !a.resident {
 			a.ended(steps.Instructions)
 			err = errTokenEnded
+			if time.Since(a.registered) < firstBackOff {
+				_ = pause(ctx, firstBackOff) // another machine may register as this one, which ends the token each time
+			}
 		}
 		switch statusOf(err) {
 		case http.StatusNotFound:

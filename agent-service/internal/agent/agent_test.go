@@ -385,35 +385,47 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 // following sees what a machine asks first after it was answered that its token has ended.
 type following struct {
 	next http.RoundTripper
-	mu   sync.Mutex
-	told bool
-	then chan *http.Request
+	then chan nextRequest
+
+	mu               sync.Mutex
+	told, registered time.Time
+}
+
+// nextRequest is a request, how long it came after the answer, and how long that came after the registration before.
+type nextRequest struct {
+	method, token string
+	after, lasted time.Duration
 }
 
 // RoundTrip implements http.RoundTripper.
 func (f *following) RoundTrip(r *http.Request) (*http.Response, error) {
+	instructions := strings.HasSuffix(r.URL.Path, "/instructions")
 	f.mu.Lock()
-	reports := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/instructions") // of what it did before
-	if f.told && !reports {
-		f.told = false
-		f.then <- r.Clone(r.Context())
+	if reports := instructions && r.Method == http.MethodPost; !f.told.IsZero() && !reports { // those are of what it did before
+		f.then <- nextRequest{r.Method, r.Header.Get("X-Secret-Key"), time.Since(f.told), f.told.Sub(f.registered)}
+		f.told = time.Time{}
 	}
 	f.mu.Unlock()
 	answer, err := f.next.RoundTrip(r)
-	if err != nil || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/instructions") {
+	if err != nil {
 		return answer, err
 	}
 	body, err := io.ReadAll(answer.Body)
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.told = f.told || bytes.Contains(body, []byte(`"token_ended":true`))
+	switch {
+	case instructions && bytes.Contains(body, []byte(`"token_ended":true`)):
+		f.told = time.Now()
+	case answer.StatusCode == http.StatusCreated:
+		f.registered = time.Now()
+	}
 	return answer, err
 }
 
 func TestAnAgentWhoseTokenEndsDuringAPollRegistersNext(t *testing.T) {
 	s := newSite(t)
-	f := &following{then: make(chan *http.Request, 100)}
+	f := &following{then: make(chan nextRequest, 100)}
 	s.through = func(next http.RoundTripper) http.RoundTripper {
 		f.next = next
 		return f
@@ -421,19 +433,24 @@ func TestAnAgentWhoseTokenEndsDuringAPollRegistersNext(t *testing.T) {
 	machine, _ := s.machine(1)
 	s.reaches(machine, lifecycle.KnownUnbound)
 	key := domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
-	require.Eventually(t, func() bool {
-		// It may be between two polls: then it finds out with the next one.
-		_, err := s.service.RevokeTokens(t.Context(), admin, key)
-		require.NoError(t, err)
-		select {
-		case r := <-f.then:
-			assert.Equal(t, http.MethodPost, r.Method, r.URL.Path)
-			assert.Equal(t, s.token, r.Header.Get("X-Secret-Key"), "that of the image")
-			return true
-		case <-time.After(time.Second):
-			return false
-		}
-	}, patience, 20*time.Millisecond)
+	// It may be between two polls: then it finds out with the next one.
+	ends := func(soon bool) (next nextRequest) {
+		require.Eventually(t, func() bool {
+			_, err := s.service.RevokeTokens(t.Context(), admin, key)
+			require.NoError(t, err)
+			select {
+			case next = <-f.then:
+				return next.lasted < 500*time.Millisecond || !soon
+			case <-time.After(3 * time.Second):
+				return false
+			}
+		}, patience, time.Millisecond)
+		assert.Equal(t, http.MethodPost, next.method)
+		assert.Equal(t, s.token, next.token, "that of the image")
+		return next
+	}
+	ends(false)
+	assert.GreaterOrEqual(t, ends(true).after, time.Second, "two machines that register as one do not do so without a pause")
 	s.reaches(machine, lifecycle.KnownUnbound)
 }
 
