@@ -135,9 +135,9 @@ log = | tee -a $(LOGS)/$(subst /,-,$*).log
 prerequisites:
 	@hack/prerequisites
 
-test test-modules test-pool-operator: scheduler
+test test-modules test-pool-operator test-agent-service: scheduler
 
-# Only clusters that take nodes need it.
+# Only clusters with nodes need it: hosted ones that take them, and those of machines alone.
 scheduler: $(BIN)/progress
 	@hack/controlplane/build kube-scheduler >/dev/null
 

@@ -14,6 +14,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,18 +162,22 @@ func TestMachinesBecomeAClusterOfTheirOwn(t *testing.T) {
 	address := planeAddress(t)
 	c := newCluster(t, runsControlPlanes(t))
 	infraEnv := c.infraEnv("rack")
+	network := netip.PrefixFrom(netip.MustParseAddr(address), 16).Masked()
+	version := &hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/node:v1.37.2"}}
+	c.create(version)
 	deployment, install := c.deployment(func(s *hiveextv1.AgentClusterInstallSpec) {
 		s.ProvisionRequirements = hiveextv1.ProvisionRequirements{ControlPlaneAgents: 1, WorkerAgents: 1}
-		s.Networking.MachineNetwork, s.HoldInstallation = nil, false
+		s.Networking = hiveextv1.Networking{MachineNetwork: []hiveextv1.MachineNetworkEntry{{CIDR: network.String()}}}
+		s.ImageSetRef, s.HoldInstallation = &hivev1.ClusterImageSetReference{Name: version.Name}, false
 	})
 	roles := []string{"master", "worker"}
 	machines := make([]*machine, len(roles))
 	for i, role := range roles {
 		at := address
-		if role == "worker" {
-			at = "203.0.113.7"
+		if role == "worker" { // no process is there
+			at = network.Addr().Next().String()
 		}
-		machines[i] = c.boot(infraEnv, i+1, 0, func(m *machine) { m.addresses = []string{at + "/24"} })
+		machines[i] = c.boot(infraEnv, i+1, 0, func(m *machine) { m.addresses = []string{at + "/16"} })
 		change(c, c.agent(machines[i]), func(a *agentv1.Agent) {
 			a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, role+"-0", role
 		})
@@ -193,6 +198,8 @@ func TestMachinesBecomeAClusterOfTheirOwn(t *testing.T) {
 	c.until(install, "the installation waits for the nodes", func() bool {
 		return completed() != nil && strings.Contains(completed().Message, "these nodes are Ready: ") && strings.Contains(completed().Message, "worker-0")
 	})
+	c.stop() // another process goes on: no host changes any more
+	c.start(strings.TrimPrefix(c.base, "http://"))
 	supervisedPlane{ControlPlane: plane, dir: t.TempDir(), say: t.Logf}.start(t)
 	kubelet(t, joins[0])
 	kubelet(t, joins[1])

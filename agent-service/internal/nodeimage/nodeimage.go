@@ -79,7 +79,7 @@ func Build(parts Parts, work, out string) error {
 
 // squash makes a read-only file system of a directory.
 func squash(program, root, out string) error {
-	command := exec.Command(program, root, out, "-comp", "zstd", "-Xcompression-level", "9", "-b", "256K", "-all-root", "-all-time", "0", "-mkfs-time", "0", //nolint:noctx // it is what the caller named
+	command := exec.Command(program, root, out, "-comp", "zstd", "-Xcompression-level", "9", "-b", "1M", "-all-root", "-all-time", "0", "-mkfs-time", "0", //nolint:noctx // it is what the caller named
 		"-no-xattrs", "-no-exports", "-noappend", "-no-progress", "-quiet")
 	command.Env = withoutEpoch(os.Environ())
 	if said, err := command.CombinedOutput(); err != nil {

@@ -47,10 +47,10 @@ func (s *shutdown) watch(ctx context.Context) context.Context {
 	return ctx
 }
 
-// powerButtons tells when one is pressed. Buttons are there a moment after their drivers.
+// powerButtons tells when one is pressed. Buttons are there a moment after their drivers, and what is pressed before they are read is lost.
 func powerButtons(class, devices string, pressed chan<- struct{}) {
 	known := map[string]bool{}
-	for ; ; await(5 * time.Second) {
+	for ; ; await(time.Second) {
 		names, _ := filepath.Glob(filepath.Join(class, "event*", "device", "name"))
 		for _, path := range names {
 			name, err := os.ReadFile(path)

@@ -125,7 +125,7 @@ func (r *Reconciler) NodeReady(cluster types.NamespacedName, node string) (ready
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodes").
-		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, stops), predicate.NewPredicateFuncs(hasAccess))).
+		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, stops), predicate.NewPredicateFuncs(mayTakeNodes))).
 		WatchesRawSource(source.Channel(r.own, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
@@ -142,9 +142,14 @@ func asleep(object client.Object) bool {
 		(hivev1.IsConditionTrue(deployment.Status.Conditions, hivev1.ClusterDeploymentHibernating) || hivev1.IsConditionTrue(deployment.Status.Conditions, hivev1.ClusterDeploymentMachinesStopped))
 }
 
-func hasAccess(object client.Object) bool {
+// mayTakeNodes lets through clusters with node access, and those whose hosts may run the control plane.
+func mayTakeNodes(object client.Object) bool {
 	deployment, ok := object.(*hivev1.ClusterDeployment)
-	return ok && deployment.Spec.ClusterMetadata != nil && deployment.Spec.ClusterMetadata.NodeAccessSecretRef != nil
+	return ok && (hasAccess(deployment) || deployment.Spec.Platform.Hosted == nil)
+}
+
+func hasAccess(deployment *hivev1.ClusterDeployment) bool {
+	return deployment.Spec.ClusterMetadata != nil && deployment.Spec.ClusterMetadata.NodeAccessSecretRef != nil
 }
 
 // concerned is the cluster of a host that changed.
