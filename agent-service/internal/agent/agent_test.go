@@ -441,7 +441,7 @@ func TestAnAgentWhoseTokenEndsDuringAPollRegistersNext(t *testing.T) {
 			select {
 			case next = <-f.then:
 				return next.lasted < 500*time.Millisecond || !soon
-			case <-time.After(3 * time.Second):
+			case <-time.After(200 * time.Millisecond):
 				return false
 			}
 		}, patience, time.Millisecond)
