@@ -48,6 +48,7 @@ var steps = []step{
 
 	{page: deployment, first: "kubectl apply --server-side -k deploy/crds/clusters", do: user.installService},
 	{page: deployment, first: "configMapGenerator:", do: user.nameSystems},
+	{page: deployment, first: "kubectl -n metal create rolebinding agent-service-secrets", why: "agent-service/internal/app runs with this binding, and e2e/render renders the role"},
 	{page: deployment, first: "curl -H", why: "the journey TestAgentServiceReviewsTokensWithTheCluster sends such a token"},
 	{page: deployment, first: "agent-service --image-url=", why: "agent-service/internal/app starts both processes with these flags"},
 	{page: console, first: "kubectl -n muster-agent-service create secret generic agent-service-console", do: user.keepClientSecret},
@@ -97,6 +98,7 @@ metadata: {name: sites, namespace: metal}`)},
 	{page: demonstration, first: `less "$DEMO"/*.log`, why: lookedAround},
 
 	{page: "CONTRIBUTING.md", first: "make demo", why: "they are what runs this test; TestTargetsAreThere finds them"},
+	{page: "docs/control-planes.md", first: "kubectl -n metal wait", why: "agent-service/internal/app brings such a cluster up and reads its kubeconfig"},
 	{page: "docs/helm.md", first: "helm install", why: "e2e/charts installs, upgrades and removes with Helm's own library"},
 	{page: "docs/inventory.md", first: "ipam-operator probe", why: "ipam-operator/internal/app probes with these flags"},
 	{page: "docs/live-image.md", first: "make build live-image", why: "agent-service/boot boots the image that it makes"},

@@ -31,10 +31,28 @@ type freed struct {
 	notified map[types.NamespacedName]time.Time
 	pools    map[types.NamespacedName]map[netip.Addr]bool
 	again    map[types.NamespacedName]bool
+	// changed are the pools whose layout is another one.
+	changed map[types.NamespacedName]bool
 }
 
 func newFreed() *freed {
-	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}, notified: map[types.NamespacedName]time.Time{}}
+	return &freed{
+		pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}, changed: map[types.NamespacedName]bool{}, notified: map[types.NamespacedName]time.Time{},
+	}
+}
+
+func (f *freed) change(pool types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed[pool] = true
+}
+
+// hasChanged reports once that the layout of a pool is another one.
+func (f *freed) hasChanged(pool types.NamespacedName) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer delete(f.changed, pool)
+	return f.changed[pool]
 }
 
 // mayTell reports whether it is time to write to claims that they have moved up.
@@ -127,8 +145,12 @@ func (w *waitlist) free(pool types.NamespacedName, ip netip.Addr) {
 	}
 }
 
-// FreedBy is like Freed and names the addresses, none where they are not known.
+// FreedBy is like Freed and names the addresses. They are nil where the layout of the pool changed: claims of another kind may have been refused for the former one after they were woken
+// by the change.
 func (w *waitlist) FreedBy(pool types.NamespacedName, addresses map[netip.Addr]bool) {
+	if addresses == nil {
+		w.freed.change(pool)
+	}
 	for ip := range addresses {
 		w.freed.note(pool, ip)
 	}
@@ -152,9 +174,10 @@ func (w *waitlist) freedHandler() handler.EventHandler {
 }
 
 // wake makes claims of a pool look again: of those that any address helps as many as addresses are free, the oldest first, and those that one
-// of these addresses is for. The others wait for something else. A claim that an address is on its way to needs no other.
+// of these addresses is for. The others wait for something else; another layout wakes all. A claim that an address is on its way to needs no other.
 func (w *waitlist) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
 	layout := w.Index.Layout(pool)
+	changed := w.freed.hasChanged(pool)
 	woken, left, moved, tell := 0, 0, false, w.freed.mayTell(pool, w.Clock.Now())
 	room := map[string]int64{}
 	for _, claim := range w.waiting(ctx, pool) {
@@ -163,7 +186,7 @@ func (w *waitlist) wake(ctx context.Context, pool types.NamespacedName, addresse
 		switch why, known := w.records.why(key, claim.GetUID()); {
 		case !claim.GetDeletionTimestamp().IsZero(): // it gives an address back and needs none
 		case w.Index.IsServed(claim.GetUID()):
-		case !known || isFor(claim, layout, addresses):
+		case !known || changed || isFor(claim, layout, addresses):
 			q.Add(request)
 		case why == allocate.WhyQuota:
 			tenant := claim.GetNamespace()
@@ -255,8 +278,8 @@ func isFor(claim client.Object, layout *allocate.Layout, addresses map[netip.Add
 	return err == nil && addresses[ip]
 }
 
-// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise; addresses are those that are known to be free. It is called before the
-// manager starts.
+// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise; addresses are those that are known to be free, nil where the layout changed. It is called
+// before the manager starts.
 func (w *waitlist) OnFree(follow func(pool types.NamespacedName, addresses map[netip.Addr]bool)) {
 	w.onFree = append(w.onFree, follow)
 }

@@ -73,6 +73,23 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 	assert.Empty(t, woken(q), "no address was released")
 }
 
+// TestARefusedClaimOfAnotherKindIsWokenByAnotherLayout has a claim that looked between the change of a pool and its new layout.
+func TestARefusedClaimOfAnotherKindIsWokenByAnotherLayout(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.3")})
+	claim := s.claim("refused")
+	s.reconciler.records.wait(key(claim.Name), claim.UID, allocate.WhyRefused, allocate.Refuse{})
+	q := newQueue(t)
+	s.reconciler.FreedBy(key("p"), map[netip.Addr]bool{netip.MustParseAddr("10.0.0.2"): true})
+	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+	assert.Empty(t, woken(q), "an address more does not help it")
+	s.reconciler.FreedBy(key("p"), nil)
+	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+	assert.Equal(t, []string{"refused"}, woken(q))
+	s.reconciler.Freed(key("p"))
+	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+	assert.Empty(t, woken(q), "the layout is the same")
+}
+
 // TestAServedClaimTakesNoTurn frees an address while another one is on its way to the oldest claim.
 func TestClaimsThatAreBeingDeletedAreNotReadForEachFreeAddress(t *testing.T) {
 	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.3")})

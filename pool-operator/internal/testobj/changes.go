@@ -63,6 +63,9 @@ func ClusterChanges(at time.Time) map[string]func(*hivev1.ClusterDeployment) {
 		"NotReady": func(cd *hivev1.ClusterDeployment) {
 			cdCondition(cd, hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonStoppingOrHibernating, at)
 		},
+		"WaitsForClaim": func(cd *hivev1.ClusterDeployment) {
+			cdCondition(cd, hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonWaitingForClaim, at)
+		},
 		"ResumingSince": func(cd *hivev1.ClusterDeployment) {
 			cdCondition(cd, hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, at)
 		},
