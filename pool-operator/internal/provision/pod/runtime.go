@@ -91,15 +91,18 @@ func (r *Runtime) start(ctx context.Context, ref provision.ClusterRef, spec prov
 	return r.apply(ctx, statefulSet(ref, &r.options, featuresOf(identity, spec)))
 }
 
-// isolate makes the network policy of a cluster, or makes one that another client changed what it was: an apply would leave what the other added.
+// isolate makes the network policy of a cluster, or makes one that another client changed what it was: an apply would leave what the other added. One that another replica made meanwhile is
+// looked at, too.
 func (r *Runtime) isolate(ctx context.Context, ref provision.ClusterRef) error {
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))}
-	_, err := controllerutil.CreateOrPatch(ctx, client.WithFieldOwner(r.options.Client, FieldOwner), policy, func() error {
-		policy.Labels, policy.Annotations = labelsOf(ref), map[string]string{NameAnnotation: ref.Name}
-		policy.Spec = isolation(ref)
-		return nil
+	return retry.OnError(retry.DefaultRetry, apierrors.IsAlreadyExists, func() error {
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))}
+		_, err := controllerutil.CreateOrPatch(ctx, client.WithFieldOwner(r.options.Client, FieldOwner), policy, func() error {
+			policy.Labels, policy.Annotations = labelsOf(ref), map[string]string{NameAnnotation: ref.Name}
+			policy.Spec = isolation(ref)
+			return nil
+		})
+		return err
 	})
-	return err
 }
 
 func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) error {
