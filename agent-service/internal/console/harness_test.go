@@ -256,10 +256,18 @@ func (b *tab) visit(path string) {
 	b.run(chromedp.Navigate("http://" + b.site.address + "/console" + path))
 }
 
-// press clicks on the button or link that a person reads.
+// press clicks on the button or link that a person reads, once it stays where it is: a click at the place where it was misses it.
 func (b *tab) press(label string) {
 	b.Helper()
-	b.run(chromedp.Click(fmt.Sprintf(`//main//button[normalize-space()=%[1]q] | //main//a[normalize-space()=%[1]q]`, label)))
+	button := fmt.Sprintf(`//main//button[normalize-space()=%[1]q] | //main//a[normalize-space()=%[1]q]`, label)
+	b.until(fmt.Sprintf(`(() => {
+		const e = document.evaluate(%q, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue;
+		if (!e || document.readyState !== "complete") return false;
+		const before = e.placedAt;
+		e.placedAt = JSON.stringify(e.getBoundingClientRect());
+		return e.placedAt === before;
+	})()`, button))
+	b.run(chromedp.Click(button))
 }
 
 // ask evaluates an expression in the page, and waits where that is a promise.

@@ -6,6 +6,7 @@ package nodeaddress
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,11 @@ func (r *Reconciler) execute(ctx context.Context, owner *agentv1.Agent, found []
 			return err
 		}
 	}
+	if len(d.Create) > 0 {
+		if same, err := r.unchanged(ctx, seen.Host); err != nil || !same {
+			return err
+		}
+	}
 	for name, pool := range d.Create {
 		why, err := r.create(ctx, owner, name, pool)
 		if err != nil {
@@ -82,6 +88,18 @@ func (r *Reconciler) execute(ctx context.Context, owner *agentv1.Agent, found []
 		return fmt.Errorf("keeping the addresses of host %s: %w", seen.Host.HostKey, err)
 	}
 	return nil
+}
+
+// unchanged reports whether a host is as it was read: another replica may have released its claims since. Its change is notified, and the claims are looked at again.
+func (r *Reconciler) unchanged(ctx context.Context, was *domain.Host) (bool, error) {
+	is, err := r.Service.GetHost(ctx, domain.Kubernetes, was.HostKey)
+	if domain.KindOf(err) == domain.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading host %s: %w", was.HostKey, err)
+	}
+	return is.ClusterID == was.ClusterID && is.State == was.State && reflect.DeepEqual(is.Addressing, was.Addressing), nil
 }
 
 // create makes a claim; why says what is in the way.
