@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,9 @@ func newUser(t *testing.T, kubeconfig string) user {
 	for _, name := range []string{"apis", "bin", "deploy", "hack", "kubectl-muster"} {
 		require.NoError(t, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
 	}
-	return user{t, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig), dir}
+	// A reader has no programs of the checkout on the PATH, as make has: one of them is named install.
+	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool { return dir == filepath.Join(root, "bin") })
+	return user{t, append(os.Environ(), "PATH="+strings.Join(append([]string{programs}, path...), ":"), "KUBECONFIG="+kubeconfig), dir}
 }
 
 // of is the same user for a part of the test.
