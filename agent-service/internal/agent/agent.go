@@ -95,8 +95,9 @@ type Agent struct {
 	replaced bool
 	// resident is true while this is the agent of an installed system.
 	resident bool
-	// registered is when the last registration was answered.
+	// registered is when the last registration was answered, contested how many tokens in a row ended soon after theirs.
 	registered time.Time
+	contested  int
 }
 
 type sent struct {
@@ -218,6 +219,17 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
+// contest waits where one token after the other ends soon after its registration: another machine may register as this one, which ends the token each time.
+func (a *Agent) contest(ctx context.Context) {
+	if time.Since(a.registered) >= firstBackOff {
+		a.contested = 0
+		return
+	}
+	if a.contested++; a.contested > 1 {
+		_ = pause(ctx, firstBackOff)
+	}
+}
+
 // serve polls and works until a new registration is needed.
 func (a *Agent) serve(ctx context.Context) error {
 	var workers sync.WaitGroup
@@ -239,9 +251,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		if err == nil && steps.TokenEnded && !a.resident {
 			a.ended(steps.Instructions)
 			err = errTokenEnded
-			if time.Since(a.registered) < firstBackOff {
-				_ = pause(ctx, firstBackOff) // another machine may register as this one, which ends the token each time
-			}
+			a.contest(ctx)
 		}
 		switch statusOf(err) {
 		case http.StatusNotFound:

@@ -450,6 +450,7 @@ func TestAnAgentWhoseTokenEndsDuringAPollRegistersNext(t *testing.T) {
 		return next
 	}
 	ends(false)
+	ends(true) // as by a move that follows a registration
 	assert.GreaterOrEqual(t, ends(true).after, time.Second, "two machines that register as one do not do so without a pause")
 	s.reaches(machine, lifecycle.KnownUnbound)
 }
