@@ -5,6 +5,7 @@ package domain
 
 import (
 	"net/netip"
+	"reflect"
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -65,6 +66,11 @@ func (a Addressing) IPs() []netip.Addr {
 		ips = append(ips, given.Address.Addr())
 	}
 	return ips
+}
+
+// AddressedAs is true while nothing has changed since a host was read that decides about its addresses.
+func (h *Host) AddressedAs(was *Host) bool {
+	return h.ClusterID == was.ClusterID && h.State == was.State && reflect.DeepEqual(h.Addressing, was.Addressing)
 }
 
 // NeedsAddresses is true while addresses of a bound host are looked for: it runs the discovery image, and is not being installed.

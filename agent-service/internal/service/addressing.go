@@ -5,7 +5,6 @@ package service
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
@@ -24,7 +23,7 @@ func (s *Machines) ChoosePools(ctx context.Context, key domain.HostKey, clusterI
 // NoteAddressing keeps what the claims of a host say, where the host is as it was when they were read: was is its former Addressing, and state its former state.
 func (s *Machines) NoteAddressing(ctx context.Context, was *domain.Host, is domain.Addressing) error {
 	return s.learn(ctx, was.HostKey, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
-		if h.ClusterID != was.ClusterID || h.State != was.State || !reflect.DeepEqual(h.Addressing, was.Addressing) {
+		if !h.AddressedAs(was) {
 			return nil // its change is notified, and the claims are looked at again
 		}
 		is.Missing = domain.Truncate(domain.WithoutSecrets(is.Missing), 1000)

@@ -32,7 +32,7 @@ func newHostedPool(name string, size, running int) *hivev1.ClusterPool {
 
 // hostedClaim claims real clusters that run, one after the other, and works with the kubeconfig of each as the claim's subject.
 func hostedClaim(ctx context.Context, r *bench.Run) error {
-	w, err := newTestEnv(ctx, r, nobodyInstalls)
+	w, err := newTestEnv(ctx, r, withoutInstaller)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (w *testEnv) enter(ctx context.Context, cluster string) (*kubernetes.Client
 
 // hostedResume puts a claimed cluster to sleep and wakes it, again and again.
 func hostedResume(ctx context.Context, r *bench.Run) error {
-	w, err := newTestEnv(ctx, r, nobodyInstalls)
+	w, err := newTestEnv(ctx, r, withoutInstaller)
 	if err != nil {
 		return err
 	}

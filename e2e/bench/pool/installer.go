@@ -33,8 +33,8 @@ type installs bool
 
 const (
 	standInInstalls installs = true
-	// nobodyInstalls leaves it to pool-operator.
-	nobodyInstalls installs = false
+	// withoutInstaller leaves it to pool-operator.
+	withoutInstaller installs = false
 )
 
 // installer is a fake that installs clusters and switches them on and off: it only writes what an installer writes, at once.
@@ -79,7 +79,7 @@ func (i *installer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if err := i.Get(ctx, request.NamespacedName, cd, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !cd.DeletionTimestamp.IsZero() || i.acts == nobodyInstalls {
+	if !cd.DeletionTimestamp.IsZero() || i.acts == withoutInstaller {
 		return ctrl.Result{}, nil
 	}
 	wanted := cd.Spec.PowerState

@@ -6,7 +6,6 @@ package nodeaddress
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,7 +98,7 @@ func (r *Reconciler) unchanged(ctx context.Context, was *domain.Host) (bool, err
 	if err != nil {
 		return false, fmt.Errorf("reading host %s: %w", was.HostKey, err)
 	}
-	return is.ClusterID == was.ClusterID && is.State == was.State && reflect.DeepEqual(is.Addressing, was.Addressing), nil
+	return is.AddressedAs(was), nil
 }
 
 // create makes a claim; why says what is in the way.
