@@ -199,3 +199,26 @@ func (c *Cluster) Read(t require.TestingT) Estate {
 	}
 	return out
 }
+
+// Rack gives the team an InfraEnv, which it returns, and a cluster that waits for machines.
+func (c *Cluster) Rack() *agentv1.InfraEnv {
+	c.Helper()
+	c.Make(&corev1.Secret{
+		ObjectMeta: Named("pull"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+	})
+	env := &agentv1.InfraEnv{ObjectMeta: Named("rack")}
+	env.Spec.PullSecretRef.Name = "pull"
+	c.Make(env)
+	c.Make(&hivev1.ClusterDeployment{ObjectMeta: Named("metal"), Spec: hivev1.ClusterDeploymentSpec{
+		ClusterName: "metal", BaseDomain: "example.org", PullSecretRef: &hivev1.LocalObjectReference{Name: "pull"},
+		Platform: hivev1.Platform{AgentBareMetal: &hivev1.AgentBareMetalPlatform{}},
+		ClusterInstallRef: &hivev1.ClusterInstallLocalReference{
+			Group: hiveextv1.GroupVersion.Group, Version: hiveextv1.GroupVersion.Version, Kind: "AgentClusterInstall", Name: "metal",
+		},
+	}})
+	c.Make(&hiveextv1.AgentClusterInstall{ObjectMeta: Named("metal"), Spec: hiveextv1.AgentClusterInstallSpec{
+		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "metal"}, ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 1},
+		Networking: hiveextv1.Networking{MachineNetwork: []hiveextv1.MachineNetworkEntry{{CIDR: "10.0.0.0/8"}}, UserManagedNetworking: new(true)},
+	}})
+	return env
+}

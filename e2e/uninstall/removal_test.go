@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -104,23 +103,7 @@ func addMachines(c *estate.Cluster) {
 	discovery := &metal3v1.BareMetalHostDiscovery{ObjectMeta: estate.Named("rack")}
 	discovery.Spec.ResourceNameTemplate = metal3v1.ResourceNameTemplate{Prefix: "rack-", HardwareDetails: metal3v1.DetailSerialNumber}
 	c.Make(discovery)
-	c.Make(&corev1.Secret{
-		ObjectMeta: estate.Named("pull"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
-	})
-	env := &agentv1.InfraEnv{ObjectMeta: estate.Named("rack")}
-	env.Spec.PullSecretRef.Name = "pull"
-	c.Make(env)
-	c.Make(&hivev1.ClusterDeployment{ObjectMeta: estate.Named("metal"), Spec: hivev1.ClusterDeploymentSpec{
-		ClusterName: "metal", BaseDomain: "example.org", PullSecretRef: &hivev1.LocalObjectReference{Name: "pull"},
-		Platform: hivev1.Platform{AgentBareMetal: &hivev1.AgentBareMetalPlatform{}},
-		ClusterInstallRef: &hivev1.ClusterInstallLocalReference{
-			Group: hiveextv1.GroupVersion.Group, Version: hiveextv1.GroupVersion.Version, Kind: "AgentClusterInstall", Name: "metal",
-		},
-	}})
-	c.Make(&hiveextv1.AgentClusterInstall{ObjectMeta: estate.Named("metal"), Spec: hiveextv1.AgentClusterInstallSpec{
-		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "metal"}, ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 1},
-		Networking: hiveextv1.Networking{MachineNetwork: []hiveextv1.MachineNetworkEntry{{CIDR: "10.0.0.0/8"}}, UserManagedNetworking: new(true)},
-	}})
+	env := c.Rack()
 	require.EventuallyWithT(c, func(collect *assert.CollectT) {
 		hosts := &metal3v1.BareMetalHostList{}
 		require.NoError(collect, c.List(c.Context(), hosts))

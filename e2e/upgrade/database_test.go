@@ -124,7 +124,7 @@ func restored(t *testing.T, db database) {
 	service.Args = func(dir string) []string { return serviceArgs(dir, db.address(dir)) }
 	require.NoError(t, local.StartOperator(t.Context(), service))
 	c.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: estate.Team}})
-	rack(c)
+	c.Rack()
 	had := served(c, db, "first")
 	local.StopOperator(service.Name)
 	db.backUp(t, dir)

@@ -16,9 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
-	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
 	"github.com/muster-io/muster/e2e/estate"
@@ -85,7 +82,7 @@ func TestWriteFixture(t *testing.T) {
 	service.Program = filepath.Join(root, "bin", service.Name)
 	require.NoError(t, local.StartOperator(t.Context(), service))
 	c.Fill()
-	rack(c)
+	c.Rack()
 	var has record
 	require.EventuallyWithT(t, func(collect *assert.CollectT) { has = look(collect, c) }, estate.Patience, estate.Interval)
 	local.StopOperator(service.Name)
@@ -139,28 +136,6 @@ func stored(t *testing.T, c *estate.Cluster) []entry {
 		out = append(out, found...)
 	}
 	return out
-}
-
-// rack gives the team an InfraEnv, and a cluster that waits for machines.
-func rack(c *estate.Cluster) {
-	c.Helper()
-	c.Make(&corev1.Secret{
-		ObjectMeta: estate.Named("pull"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
-	})
-	env := &agentv1.InfraEnv{ObjectMeta: estate.Named("rack")}
-	env.Spec.PullSecretRef.Name = "pull"
-	c.Make(env)
-	c.Make(&hivev1.ClusterDeployment{ObjectMeta: estate.Named("metal"), Spec: hivev1.ClusterDeploymentSpec{
-		ClusterName: "metal", BaseDomain: "example.org", PullSecretRef: &hivev1.LocalObjectReference{Name: "pull"},
-		Platform: hivev1.Platform{AgentBareMetal: &hivev1.AgentBareMetalPlatform{}},
-		ClusterInstallRef: &hivev1.ClusterInstallLocalReference{
-			Group: hiveextv1.GroupVersion.Group, Version: hiveextv1.GroupVersion.Version, Kind: "AgentClusterInstall", Name: "metal",
-		},
-	}})
-	c.Make(&hiveextv1.AgentClusterInstall{ObjectMeta: estate.Named("metal"), Spec: hiveextv1.AgentClusterInstallSpec{
-		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "metal"}, ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 1},
-		Networking: hiveextv1.Networking{MachineNetwork: []hiveextv1.MachineNetworkEntry{{CIDR: "10.0.0.0/8"}}, UserManagedNetworking: new(true)},
-	}})
 }
 
 func keepJSON(t *testing.T, path string, value any) {
