@@ -99,6 +99,7 @@ func TestPoolsOfTheInClusterProviderAreImported(t *testing.T) {
 	assert.Empty(t, w.importInCluster("--global-into", w.namespace), "there is nothing left to do")
 	w.delete(old)
 	assert.Equal(t, "IPAddress "+w.namespace+"/lan-10-0-0-2: is not in use any more\n", strings.ReplaceAll(w.importInCluster(), "InClusterIPPool "+w.namespace+"/lan: excludes every address that is not in use\n", ""))
+	w.untilUsed("lan", 1)
 	w.addressClaim("next", "lan", nil)
 	got, _, _ = unstructured.NestedString(w.contractAddress("next").Object, "spec", "address")
 	assert.Equal(t, "10.0.0.2", got)
