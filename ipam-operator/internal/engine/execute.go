@@ -242,7 +242,7 @@ func (e *executor) adopt(ctx context.Context, subject *Subject, action allocate.
 // own gives an address that was restored or made by hand its owners, in place of those of an earlier life, and its finalizer, under its resourceVersion.
 func (e *executor) own(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error {
 	restored := subject.isRestored(address)
-	if !restored && (!IsByHand(address) || !address.DeletionTimestamp.IsZero()) {
+	if !restored && (claimOwner(address) != "" || !address.DeletionTimestamp.IsZero()) {
 		return nil
 	}
 	before := address.DeepCopy()

@@ -6,10 +6,12 @@ package engine
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,4 +179,55 @@ func TestNoAddressIsGivenBackByAStatusThatIsBehind(t *testing.T) {
 	_, err = s.reconcile("c")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
+}
+
+// TestAClaimHasWhatTheAPIServerShowsAsItsOwn deletes a claim that had no finalizer yet and makes it again within the same second: the cache still shows the former claim as
+// the owner of the address, the garbage collector has removed that owner, and nothing but the names tells the two claims apart.
+func TestAClaimHasWhatTheAPIServerShowsAsItsOwn(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9")})
+	pool := &ipamv1.IPPool{}
+	require.NoError(t, s.client.Get(t.Context(), key("p"), pool))
+	pool.Spec.StickyFor = &metav1.Duration{Duration: time.Hour}
+	require.NoError(t, s.client.Update(t.Context(), pool))
+	claim := s.claim("c")
+	address := s.address("p-10-0-0-1", "10.0.0.1", "c")
+	address.CreationTimestamp = claim.CreationTimestamp
+	address.OwnerReferences = []metav1.OwnerReference{{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: "p", UID: "uid-p"}}
+	address.Finalizers = []string{ipamv1.IPAddressFinalizer}
+	s.create(address)
+	s.index.Observe(recordOf(address))
+	now := s.reconciler.Client
+	s.reconciler.Client = interceptor.NewClient(s.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if addresses, ok := list.(*ipamv1.IPAddressList); ok {
+				for i := range addresses.Items {
+					addresses.Items[i].OwnerReferences = append(addresses.Items[i].OwnerReferences, metav1.OwnerReference{Kind: ipamv1.IPClaimKind, Name: "c", UID: "uid-before"})
+				}
+			}
+			return err
+		},
+	})
+	_, err := s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
+
+	s.reconciler.Client = now
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, "p-10-0-0-1", s.get("c").Status.Address.Name)
+	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
+}
+
+// TestAReleasedAddressIsNotThatOfAClaimMadeAgain has times of whole seconds: the address was made for the former claim, and released, in the second in which the claim was made again.
+func TestAReleasedAddressIsNotThatOfAClaimMadeAgain(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9")})
+	claim, address, second := s.claim("c"), s.address("p-10-0-0-1", "10.0.0.1", "c"), metav1.NewTime(epoch)
+	claim.CreationTimestamp, address.CreationTimestamp = second, second
+	address.OwnerReferences = []metav1.OwnerReference{{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: "p", UID: "uid-p"}}
+	address.Finalizers = []string{ipamv1.IPAddressFinalizer}
+	assert.True(t, belongs(address, claim, ""), "the garbage collector removed its owner")
+	address.DeletionTimestamp = &second
+	assert.False(t, belongs(address, claim, ""))
+	assert.True(t, belongs(address, claim, address.Name), "its status names it")
 }

@@ -71,8 +71,7 @@ func (o *observer) observe(ctx context.Context, subject *Subject) (allocate.Snap
 	if s.Holder, err = o.holderOfAsked(ctx, subject); err != nil {
 		return s, err
 	}
-	s.Kept, err = o.kept(ctx, subject, pool)
-	return s, err
+	return s, o.former(ctx, &s, subject, pool)
 }
 
 // holderOfAsked describes what has the one address that will do for a claim.
@@ -186,14 +185,16 @@ func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
 
 // belongs reports whether an address that names a claim belongs to it. A claim that was created again under the same name
 // is another one: the owner reference decides by UID. Where there is none, the garbage collector may have removed it
-// because that claim is gone; the address then belongs to the claim if its status says so, if it is not younger than the
-// address, or if the address was restored or made by hand.
+// because that claim is gone; the address then belongs to the claim if its status says so, if the address was restored or
+// made by hand, or if it is not younger than the address and the address was not released: times have seconds, and within
+// one a claim can be made, deleted and made again.
 func belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool {
 	if owner := claimOwner(address); owner != "" {
 		return owner == claim.GetUID()
 	}
 	created := claim.GetCreationTimestamp()
-	return IsByHand(address) || bound == address.Name || !created.After(address.CreationTimestamp.Time)
+	isOlder := !created.After(address.CreationTimestamp.Time)
+	return IsByHand(address) || bound == address.Name || isOlder && address.DeletionTimestamp.IsZero()
 }
 
 // IsByHand reports whether an address was restored or made by hand: no claim owns it, and it lacks the finalizer of the operator or a pool that owns it.

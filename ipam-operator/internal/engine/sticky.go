@@ -21,31 +21,36 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
-// kept is the address that a former claim of this kind and name had, and that its pool keeps for this claim; zero where there is none. The cache finds it, or the
-// index while the watch has not shown it, and the API server says how long ago it was released.
-func (o *observer) kept(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) (allocate.Address, error) {
+// former finds the address that a former claim of this kind and name had, and that its pool keeps for this claim. The cache finds it, or the index while the watch has
+// not shown it, and the API server says how long ago it was released. Where the API server shows that it is this claim's own by now, the claim has it.
+func (o *observer) former(ctx context.Context, s *allocate.Snapshot, subject *Subject, pool *ipamv1.IPPool) error {
 	if pool == nil || subject.Claim.Deleting {
-		return allocate.Address{}, nil
+		return nil
 	}
 	if err := o.checkIntended(ctx, subject, pool); err != nil || allocate.KeptFor(&pool.Spec) == 0 {
-		return allocate.Address{}, err
+		return err
 	}
 	candidates, err := o.formerAddresses(ctx, subject, pool)
 	if err != nil {
-		return allocate.Address{}, err
+		return err
 	}
 	for _, key := range candidates {
 		live := &ipamv1.IPAddress{}
 		if err := o.Live.Get(ctx, key, live); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return allocate.Address{}, fmt.Errorf("reading IPAddress %s: %w", key, err)
+			return fmt.Errorf("reading IPAddress %s: %w", key, err)
 		}
-		if o.isKept(live, subject, pool) {
-			return addressOf(live), nil
+		switch {
+		case isOwner(live, subject):
+			s.Owned = append(s.Owned, subject.addressOf(live))
+			return nil
+		case o.isKept(live, subject, pool):
+			s.Kept = addressOf(live)
+			return nil
 		}
 	}
-	return allocate.Address{}, nil
+	return nil
 }
 
 // formerAddresses are the addresses that former claims of this kind and name may have left, latest first. What this process made and the watch has not shown is later
