@@ -5,17 +5,10 @@ package webhookcert
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"fmt"
-	"math/big"
-	"net"
 	"time"
+
+	"github.com/muster-io/muster/apis/pki"
 )
 
 // Keys of the Secret that holds the certificate.
@@ -55,37 +48,13 @@ func renewal(pair *tls.Certificate) time.Time { return pair.Leaf.NotAfter.Add(-l
 // issue makes the data of a Secret with a new certificate. The one before stays trusted: replicas and API servers learn of the new one
 // at different times.
 func issue(now time.Time, before map[string][]byte, hosts []string) (map[string][]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := pki.NewSelfSigned(hosts, pki.Period{From: now.Add(-early), Until: now.Add(lifetime)})
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	certificate, key, err := made.Encode()
 	if err != nil {
-		return nil, fmt.Errorf("making a serial number: %w", err)
+		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: now.Add(-early), NotAfter: now.Add(lifetime),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
-	}
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return map[string][]byte{
-		keyCert: cert, keyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-		keyCA: bytes.Join([][]byte{cert, before[keyCert]}, nil),
-	}, nil
+	return map[string][]byte{keyCert: certificate, keyKey: key, keyCA: bytes.Join([][]byte{certificate, before[keyCert]}, nil)}, nil
 }
