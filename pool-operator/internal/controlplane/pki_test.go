@@ -105,7 +105,7 @@ func TestEveryInterruptedWriteIsRepaired(t *testing.T) {
 				Roots: roots, CurrentTime: testNow, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 			})
 			require.NoError(t, err)
-			_, _, _, err = d.readPair("admin")
+			_, err = d.readPair("admin")
 			require.NoError(t, err)
 		})
 	}

@@ -141,8 +141,8 @@ func (p *Plane) reservePort(ctx context.Context) error {
 func (p *Plane) Outdated() bool {
 	now := time.Now()
 	for _, leaf := range leaves(p.options.Host, nil, p.options.takesNodes()) {
-		certificate, _, _, err := p.dir.readPair(leaf.file)
-		if err != nil || nearsEnd(certificate, now) {
+		pair, err := p.dir.readPair(leaf.file)
+		if err != nil || nearsEnd(pair.Certificate, now) {
 			return true
 		}
 	}

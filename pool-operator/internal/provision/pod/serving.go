@@ -6,8 +6,6 @@ package pod
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/pki"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -48,20 +47,12 @@ func (r *Runtime) outdated(f found, address *url.URL) bool {
 		return true
 	}
 	for _, file := range []string{"apiserver.crt", "admin.crt"} {
-		certificate, err := parseCertificate(f.served.Data[file])
+		certificate, err := pki.ParseCertificate(f.served.Data[file])
 		if err != nil || r.options.Now().After(certificate.NotAfter.Add(-renewBefore)) {
 			return true
 		}
 	}
 	return false
-}
-
-func parseCertificate(text []byte) (*x509.Certificate, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("there is no certificate")
-	}
-	return x509.ParseCertificate(block.Bytes)
 }
 
 // Renew implements the port.
