@@ -5,10 +5,7 @@ package controlplane
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +15,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/apis/nodeobjects"
+	"github.com/muster-io/muster/apis/pki"
 )
 
 // frontProxy is the name of the API server as a proxy of aggregated APIs.
@@ -74,10 +72,8 @@ func (m Machine) write(now time.Time) error {
 
 // serving is the certificate of the API server.
 func (m Machine) serving() leaf {
-	l := leaf{
-		user: "kube-apiserver", usage: x509.ExtKeyUsageServerAuth,
-		names: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-	}
+	asService := pki.APIServer()
+	l := leaf{user: asService.User, usage: x509.ExtKeyUsageServerAuth, names: asService.Names}
 	at, _ := m.Address() // it was validated when it was read
 	l.addresses = append(l.addresses, net.IP(at.Addr().AsSlice()))
 	for _, services := range m.ServiceCIDRs {
@@ -129,8 +125,8 @@ func (m Machine) ensureTokenKey() error {
 	content, err := os.ReadFile(m.pki("sa.key"))
 	if errors.Is(err, os.ErrNotExist) {
 		var key *ecdsa.PrivateKey
-		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
-			content, err = encodeKey(key)
+		if key, err = pki.NewKey(); err == nil {
+			content, err = pki.EncodeKey(key)
 		}
 		if err == nil {
 			err = replace(m.pki("sa.key"), content)
@@ -139,19 +135,15 @@ func (m Machine) ensureTokenKey() error {
 	if err != nil {
 		return err
 	}
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return fmt.Errorf("%s holds no key", m.pki("sa.key"))
-	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
+	key, err := pki.ParseKey(content)
 	if err != nil {
 		return fmt.Errorf("%s holds no key", m.pki("sa.key"))
 	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	public, err := pki.EncodePublicKey(key)
 	if err != nil {
 		return err
 	}
-	return replace(m.pki("sa.pub"), pem.EncodeToMemory(&pem.Block{Type: publicBlock, Bytes: public}))
+	return replace(m.pki("sa.pub"), public)
 }
 
 // writeKubeconfig names files, so that a renewed certificate is read without a restart.
