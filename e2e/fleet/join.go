@@ -5,13 +5,8 @@ package fleet
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -19,7 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
+
+	"github.com/muster-io/muster/apis/pki"
 )
 
 // joinFile is where first-boot data says what a machine joins its cluster with.
@@ -63,17 +61,15 @@ func certify(ctx context.Context, config *rest.Config, node string) error {
 	if err != nil {
 		return err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.NewKey()
 	if err != nil {
 		return err
 	}
-	asked, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
-	}, key)
+	asked, err := certutil.MakeCSR(key, &pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, nil, nil)
 	if err != nil {
 		return err
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, bootstrap, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: asked}), "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
+	name, uid, err := csr.RequestCertificateWithContext(ctx, bootstrap, asked, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
 		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
 	if err != nil {
 		return err
@@ -82,12 +78,9 @@ func certify(ctx context.Context, config *rest.Config, node string) error {
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	config.BearerToken, config.CertData, config.KeyData = "", certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	return nil
+	config.BearerToken, config.CertData = "", certificate
+	config.KeyData, err = pki.EncodeKey(key)
+	return err
 }
 
 // Ready says that the Node is Ready, as a kubelet does again and again while its machine runs.
