@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,7 +44,7 @@ func rackBind(ctx context.Context, r *bench.Run) (err error) {
 	return measure(ctx, r, s, pools, s.hub.bindAll, "bound", "have")
 }
 
-// measure takes the figures of what do changes for the machines of so many MachinePools, from its beginning until nothing more is written, and beside it those of bare patches.
+// measure runs do, which changes the machines of so many MachinePools, and records its figures until nothing more is written, beside those of bare patches.
 func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx context.Context, pools int) ([]time.Duration, error), state, verb string) error {
 	before, err := s.counts(ctx)
 	if err != nil {
@@ -125,6 +126,30 @@ func (h *hub) takers(ctx context.Context, n int) error {
 
 // bindAll makes MachinePools one after the other, and returns for each machine the time from the creation of its pool until it was seen bound.
 func (h *hub) bindAll(ctx context.Context, pools int) ([]time.Duration, error) {
+	bound := func(_, is string) (cluster string, ends bool) { return is, is != "" }
+	return h.follow(ctx, pools, bound, func(ctx context.Context, name string) error {
+		made := &hivev1.MachinePool{ObjectMeta: workers(name), Spec: hivev1.MachinePoolSpec{
+			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: name}, Name: "worker", Replicas: new(int64(perPool)),
+			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
+		}}
+		if err := h.client.Create(ctx, made); err != nil {
+			return fmt.Errorf("making a MachinePool: %w", err)
+		}
+		return nil
+	})
+}
+
+// workers names the MachinePool of a cluster.
+func workers(cluster string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: cluster + "-worker"}
+}
+
+// transition says whether a machine that was seen in one cluster before and is in another one now has come to its end, and which cluster's MachinePool it is measured by. A machine
+// without a cluster has an empty name.
+type transition func(was, is string) (cluster string, ends bool)
+
+// follow changes MachinePools one after the other, and returns for each machine the time from the change of its pool until its transition was seen.
+func (h *hub) follow(ctx context.Context, pools int, ends transition, change func(ctx context.Context, cluster string) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	watching, err := client.NewWithWatch(h.admin, client.Options{Scheme: h.client.Scheme()})
@@ -138,33 +163,38 @@ func (h *hub) bindAll(ctx context.Context, pools int) ([]time.Duration, error) {
 	defer events.Stop()
 	seen := make(chan map[string]time.Time, 1)
 	pool := map[string]string{}
-	go func() {
-		at := map[string]time.Time{}
-		for e := range events.ResultChan() {
-			agent, ok := e.Object.(*agentv1.Agent)
-			if !ok || agent.Spec.ClusterDeploymentName == nil || !at[agent.Name].IsZero() {
-				continue
-			}
-			at[agent.Name], pool[agent.Name] = time.Now(), agent.Spec.ClusterDeploymentName.Name
-			if len(at) == pools*perPool {
-				break
-			}
-		}
-		seen <- at
-	}()
+	go func() { seen <- watchAgents(events.ResultChan(), pools*perPool, pool, ends) }()
 	asked := map[string]time.Time{}
-	replicas := int64(perPool)
 	for i := range pools {
-		made := &hivev1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: poolName(i) + "-worker"}, Spec: hivev1.MachinePoolSpec{
-			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: poolName(i)}, Name: "worker", Replicas: &replicas,
-			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
-		}}
 		asked[poolName(i)] = time.Now()
-		if err := h.client.Create(ctx, made); err != nil {
-			return nil, fmt.Errorf("making a MachinePool: %w", err)
+		if err := change(ctx, poolName(i)); err != nil {
+			return nil, err
 		}
 	}
 	return durations(<-seen, pool, asked, pools)
+}
+
+// watchAgents returns when the transition of each of n machines was seen, and puts the cluster of its MachinePool into pool.
+func watchAgents(events <-chan watch.Event, n int, pool map[string]string, ends transition) map[string]time.Time {
+	at, was := map[string]time.Time{}, map[string]string{}
+	for e := range events {
+		agent, ok := e.Object.(*agentv1.Agent)
+		if !ok || !at[agent.Name].IsZero() {
+			continue
+		}
+		is := ""
+		if agent.Spec.ClusterDeploymentName != nil {
+			is = agent.Spec.ClusterDeploymentName.Name
+		}
+		if cluster, ended := ends(was[agent.Name], is); ended {
+			at[agent.Name], pool[agent.Name] = time.Now(), cluster
+		}
+		was[agent.Name] = is
+		if len(at) == n {
+			break
+		}
+	}
+	return at
 }
 
 // durations are the times of machines; each pool must have its number of them.

@@ -124,44 +124,12 @@ func (h *hub) nodeAccess(ctx context.Context) error {
 
 // releaseAll scales MachinePools to 0 one after the other, and returns for each machine the time from the scale of its pool until it was seen in no cluster.
 func (h *hub) releaseAll(ctx context.Context, pools int) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	watching, err := client.NewWithWatch(h.admin, client.Options{Scheme: h.client.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	events, err := watching.Watch(ctx, &agentv1.AgentList{}, client.InNamespace(metav1.NamespaceDefault))
-	if err != nil {
-		return nil, err
-	}
-	defer events.Stop()
-	seen := make(chan map[string]time.Time, 1)
-	pool := map[string]string{}
-	go func() {
-		at := map[string]time.Time{}
-		for e := range events.ResultChan() {
-			agent, ok := e.Object.(*agentv1.Agent)
-			switch {
-			case !ok || !at[agent.Name].IsZero():
-			case agent.Spec.ClusterDeploymentName != nil:
-				pool[agent.Name] = agent.Spec.ClusterDeploymentName.Name
-			case pool[agent.Name] != "":
-				at[agent.Name] = time.Now()
-			}
-			if len(at) == pools*perPool {
-				break
-			}
+	released := func(was, is string) (cluster string, ends bool) { return was, was != "" && is == "" }
+	return h.follow(ctx, pools, released, func(ctx context.Context, name string) error {
+		one := &hivev1.MachinePool{ObjectMeta: workers(name)}
+		if err := h.client.SubResource("scale").Update(ctx, one, client.WithSubResourceBody(&autoscalingv1.Scale{ObjectMeta: one.ObjectMeta})); err != nil {
+			return fmt.Errorf("scaling a MachinePool: %w", err)
 		}
-		seen <- at
-	}()
-	asked := map[string]time.Time{}
-	for i := range pools {
-		one := &hivev1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: poolName(i) + "-worker"}}
-		asked[poolName(i)] = time.Now()
-		scale := &autoscalingv1.Scale{ObjectMeta: one.ObjectMeta}
-		if err := h.client.SubResource("scale").Update(ctx, one, client.WithSubResourceBody(scale)); err != nil {
-			return nil, fmt.Errorf("scaling a MachinePool: %w", err)
-		}
-	}
-	return durations(<-seen, pool, asked, pools)
+		return nil
+	})
 }
