@@ -17,31 +17,37 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
+
+// newManualBench is a bench whose machine has no management controller: its driver is manual-management. The machine has reported as a node and is available.
+func newManualBench(t *testing.T, name string) (b *bench, uuid string) {
+	t.Helper()
+	i := ironictest.Start(t, name, manualDrivers)
+	b = &bench{testEnv: newTestEnv(t), ironic: i, direct: i.Client(t)}
+	uuid = i.Enrol(t, 1, 1)[0]
+	b.operate(asking(i), managing)
+	b.discover("all")
+	b.h = b.host("node-00001")
+	b.reaches(b.h, metal3v1.StateAvailable)
+	return b, uuid
+}
+
+// manualDrivers has Ironic take machines without a management controller.
+const manualDrivers = "IRONIC_DRIVERS=fake-hardware,manual-management"
 
 // TestADeploymentInARealIronic provisions an unknown machine that has no management controller: Ironic, its driver manual-management and its
 // deploy interface direct are real, and so is the agent of the ramdisk. It runs as a process, and a file is the disk of the machine.
 func TestADeploymentInARealIronic(t *testing.T) {
-	i := ironictest.Start(t, "deploy", "IRONIC_DRIVERS=fake-hardware,manual-management")
-	w := newTestEnv(t)
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	slow, uuid := newManualBench(t, "deploy")
+	w, i, h := slow.testEnv, slow.ironic, slow.h
 	content := ironictest.System()
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
 	patch := func(checksum string) string {
 		return `{"spec":{"image":{"url":"` + image + `","checksum":"` + checksum + `","checksumType":"sha256","format":"raw"},"userData":{"name":"user"}}}`
 	}
-
-	uuid := i.Enrol(t, 1, 1)[0]
-	w.operate(asking(i), managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
 	w.configure("user", "userData", "#cloud-config\n")
-	slow := &bench{testEnv: w, ironic: i, direct: direct, h: h}
 
 	step := func(name string, run func(t *testing.T)) {
 		t.Helper()
@@ -67,9 +73,7 @@ func TestADeploymentInARealIronic(t *testing.T) {
 		w.patch(h, patch(hex.EncodeToString(sum[:])))
 		slow.sees(t, "the host waits for a restart", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
 		agent.Boot(t)
-		slow.sees(t, "the host is provisioned", func(h *metal3v1.BareMetalHost) bool {
-			return h.Status.Provisioning.State == metal3v1.StateProvisioned && h.Status.ErrorType == ""
-		})
+		slow.becomes(t, metal3v1.StateProvisioned)
 		assert.True(t, agent.Off(t), "Ironic switches the machine off through the agent")
 		assert.Equal(t, 1, strings.Count(agent.Said(), "writing an image to "+agent.Disk), "once")
 		assert.Equal(t, content[:446], agent.Content(t, 0, 446), "the boot loader of the image")
@@ -83,9 +87,7 @@ func TestADeploymentInARealIronic(t *testing.T) {
 		w.patch(h, noImage)
 		slow.sees(t, "the host waits for a restart", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
 		agent.Boot(t)
-		slow.sees(t, "the host is available", func(h *metal3v1.BareMetalHost) bool {
-			return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.ErrorType == ""
-		})
+		slow.becomes(t, metal3v1.StateAvailable)
 		n := slow.node(t)
 		assert.Equal(t, "available", n.State)
 		assert.Empty(t, n.Instance)
@@ -95,7 +97,7 @@ func TestADeploymentInARealIronic(t *testing.T) {
 	step("it is deleted", func(t *testing.T) {
 		require.NoError(t, w.Delete(t.Context(), h))
 		w.gone(h)
-		nodes, err := direct.Nodes(t.Context(), "")
+		nodes, err := slow.direct.Nodes(t.Context(), "")
 		require.NoError(t, err)
 		assert.Empty(t, nodes)
 	})

@@ -37,9 +37,7 @@ func newBench(t *testing.T, name string) *bench {
 	t.Helper()
 	w := newTestEnv(t)
 	b := &bench{testEnv: w, ironic: ironictest.Start(t, name, "IRONIC_DRIVERS=fake-hardware,ipmi,redfish"), bmc: redfishmock.Start(t, "admin", "right")}
-	var err error
-	b.direct, err = ironic.New(b.ironic.Config(), nil)
-	require.NoError(t, err)
+	b.direct = b.ironic.Client(t)
 	b.stop = w.operate(asking(b.ironic), managing)
 	b.h = w.register("by-hand", 1, func(h *metal3v1.BareMetalHost) {
 		h.Spec.BMC = &metal3v1.BMCDetails{Address: b.bmc.Address(), CredentialsName: "by-hand-bmc"}
@@ -55,6 +53,14 @@ func (b *bench) sees(t *testing.T, what string, want func(h *metal3v1.BareMetalH
 		return b.Get(t.Context(), client.ObjectKeyFromObject(b.h), b.h) == nil && want(b.h)
 	}, 4*time.Minute, beat, what)
 	require.True(t, ok, "%+v", b.h.Status)
+}
+
+// becomes waits until the host has the state and no error.
+func (b *bench) becomes(t *testing.T, state metal3v1.ProvisioningState) {
+	t.Helper()
+	b.sees(t, "the host is "+string(state), func(h *metal3v1.BareMetalHost) bool {
+		return h.Status.Provisioning.State == state && h.Status.ErrorType == ""
+	})
 }
 
 // boots waits until the machine is on and Ironic waits for its ramdisk.

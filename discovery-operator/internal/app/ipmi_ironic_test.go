@@ -11,7 +11,6 @@ import (
 
 	"github.com/muster-io/muster/apis/machinetest"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
@@ -22,8 +21,7 @@ func TestMachinesBehindIPMI(t *testing.T) {
 	const count = 3
 	i := ironictest.Start(t, "ipmi", "IRONIC_DRIVERS=fake-hardware,ipmi")
 	w := newTestEnv(t)
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 	var machines [count]*ironictest.Machine
 	for n := range machines {
 		machines[n] = ironictest.StartMachine(t)

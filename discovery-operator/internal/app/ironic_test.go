@@ -26,7 +26,6 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
@@ -43,8 +42,7 @@ func asking(i *ironictest.Ironic) func(*setup) {
 func TestARealIronic(t *testing.T) {
 	w := newTestEnv(t)
 	i := ironictest.Start(t, "journey")
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 	w.operate(asking(i))
 	d := w.discover("all")
 	uuids := i.Enrol(t, 3, 1)

@@ -12,7 +12,6 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 	"github.com/muster-io/muster/discovery-operator/internal/redfishmock"
 )
@@ -21,8 +20,7 @@ import (
 func TestALifeInARealIronic(t *testing.T) {
 	i := ironictest.Start(t, "life", "IRONIC_DRIVERS=fake-hardware,ipmi,redfish")
 	w := newTestEnv(t)
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 	bmc := redfishmock.Start(t, "admin", "right")
 	uuid := i.Enrol(t, 1, 1)[0]
 	w.operate(asking(i), managing)
@@ -103,8 +101,7 @@ func TestALifeInARealIronic(t *testing.T) {
 func TestAHandOverInARealIronic(t *testing.T) {
 	i := ironictest.Start(t, "handover", "IRONIC_DRIVERS=fake-hardware,ipmi,redfish")
 	w := newTestEnv(t)
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 	bmc := redfishmock.Start(t, "admin", "right")
 	uuid := i.Enrol(t, 1, 1)[0]
 	w.operate(asking(i))
@@ -134,6 +131,6 @@ func TestAHandOverInARealIronic(t *testing.T) {
 		require.Eventually(t, func() bool { n = node(); return !n.Busy() }, patience, beat)
 		assert.Equal(t, c.want, hoststate.Registration(n, hoststate.AskedManage), n.LastError)
 	}
-	_, err = direct.Report(t.Context(), uuid)
+	_, err := direct.Report(t.Context(), uuid)
 	require.NoError(t, err, "no ramdisk has to boot")
 }

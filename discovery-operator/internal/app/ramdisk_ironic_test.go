@@ -13,17 +13,15 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
 // TestARamdiskInARealIronic takes a machine through its life by what its ramdisk does: the agent reports the machine, stays, and takes an image at once.
 // The machine is restarted once, to be cleaned. Its disk is a file.
 func TestARamdiskInARealIronic(t *testing.T) {
-	i := ironictest.Start(t, "ramdisk", "IRONIC_DRIVERS=fake-hardware,manual-management")
+	i := ironictest.Start(t, "ramdisk", manualDrivers)
 	w := newTestEnv(t)
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 	content := ironictest.System()
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
@@ -41,17 +39,13 @@ func TestARamdiskInARealIronic(t *testing.T) {
 
 	w.patch(h, `{"spec":{"image":{"url":"`+image+`","checksum":"`+hex.EncodeToString(sum[:])+`","checksumType":"sha256","format":"raw"},
 		"rootDeviceHints":{"deviceName":"`+agent.Disk+`"}}}`)
-	slow.sees(t, "the host is provisioned", func(h *metal3v1.BareMetalHost) bool {
-		return h.Status.Provisioning.State == metal3v1.StateProvisioned && h.Status.ErrorType == ""
-	})
+	slow.becomes(t, metal3v1.StateProvisioned)
 	assert.True(t, agent.Off(t))
 	assert.Equal(t, content[:446], agent.Content(t, 0, 446))
 	w.patch(h, noImage)
 	slow.sees(t, "the host waits for a restart", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
 	agent.Boot(t)
-	slow.sees(t, "the host is available", func(h *metal3v1.BareMetalHost) bool {
-		return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.ErrorType == ""
-	})
+	slow.becomes(t, metal3v1.StateAvailable)
 	assert.Equal(t, make([]byte, 512), agent.Content(t, 0, 512), "cleaned")
 	assert.False(t, agent.Off(t))
 }

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
@@ -101,8 +100,7 @@ func TestAnIronicThatNeverAnswersStopsNoOther(t *testing.T) {
 	stuck, discover := besideASilentOne(w, i)
 	stop := w.operate(forever)
 	d := discover()
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 
 	t.Run("a machine becomes a host and is handed over", func(t *testing.T) {
 		h := w.host("node-00001")
@@ -147,8 +145,7 @@ func TestAnIronicThatNeverAnswersStopsNoOtherWhoseHostsAreManaged(t *testing.T) 
 	stuck, discover := besideASilentOne(w, i)
 	stop := w.operate(forever, managing)
 	discover()
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	direct := i.Client(t)
 
 	t.Run("a machine becomes available", func(t *testing.T) {
 		w.reaches(w.host("node-00001"), metal3v1.StateAvailable)

@@ -21,7 +21,6 @@ import (
 	"github.com/muster-io/muster/apis/machinetest"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
@@ -33,8 +32,7 @@ func TestAStandaloneSite(t *testing.T) {
 	const count, diskSize = 3, 5 << 30
 	s := ironictest.StartSite(t, "standalone")
 	w := newTestEnv(t)
-	direct, err := ironic.New(s.Config(), nil)
-	require.NoError(t, err)
+	direct := s.Client(t)
 	w.operate(asking(s.Ironic), managing)
 	w.discover("all", func(d *metal3v1.BareMetalHostDiscovery) {
 		d.Spec.Approval = metal3v1.ApprovalManual

@@ -15,7 +15,6 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
@@ -23,24 +22,16 @@ import (
 // runs then is refused until Ironic's time-out, half an hour later, unless Ironic is asked to forget the token. That is so while an image is to be written, and
 // while a machine is to be cleaned.
 func TestAMachineGetsAnotherTokenAfterARestartInARealIronic(t *testing.T) {
-	i := ironictest.Start(t, "token", "IRONIC_DRIVERS=fake-hardware,manual-management")
-	w := newTestEnv(t)
-	direct, err := ironic.New(i.Config(), nil)
-	require.NoError(t, err)
+	slow, _ := newManualBench(t, "token")
+	w, i, h := slow.testEnv, slow.ironic, slow.h
 	content := ironictest.System()
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
-	i.Enrol(t, 1, 1)
-	w.operate(asking(i), managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
-	slow := &bench{testEnv: w, ironic: i, direct: direct, h: h}
 	agent := i.NewAgent(t, demo.Machine(1))
 	restarted := func(state string) {
 		t.Helper()
 		waits := func(*metal3v1.BareMetalHost) bool {
-			n, err := direct.Managed(t.Context(), h.Status.Provisioning.ID)
+			n, err := slow.direct.Managed(t.Context(), h.Status.Provisioning.ID)
 			return err == nil && n.State == state && !n.Locked
 		}
 		slow.sees(t, "Ironic waits for the ramdisk", waits)
@@ -51,7 +42,7 @@ func TestAMachineGetsAnotherTokenAfterARestartInARealIronic(t *testing.T) {
 			return strings.Contains(agent.Said(), "the token of this node was given before")
 		})
 		slow.sees(t, "Ironic has forgotten the token", func(*metal3v1.BareMetalHost) bool {
-			n, err := direct.Managed(t.Context(), h.Status.Provisioning.ID)
+			n, err := slow.direct.Managed(t.Context(), h.Status.Provisioning.ID)
 			return err == nil && !n.TokenTaken
 		})
 	}
@@ -59,16 +50,12 @@ func TestAMachineGetsAnotherTokenAfterARestartInARealIronic(t *testing.T) {
 	w.patch(h, `{"spec":{"automatedCleaningMode":"disabled","image":{"url":"`+image+`","checksum":"`+hex.EncodeToString(sum[:])+
 		`","checksumType":"sha256","format":"raw"}}}`)
 	restarted(hoststate.DeployWait)
-	slow.sees(t, "the host is provisioned", func(h *metal3v1.BareMetalHost) bool {
-		return h.Status.Provisioning.State == metal3v1.StateProvisioned && h.Status.ErrorType == ""
-	})
+	slow.becomes(t, metal3v1.StateProvisioned)
 	assert.Equal(t, content[:446], agent.Content(t, 0, 446))
 
 	agent.SwitchOff(t)
 	w.patch(h, `{"spec":{"automatedCleaningMode":"metadata","image":null}}`)
 	restarted(hoststate.CleanWait)
-	slow.sees(t, "the host is available", func(h *metal3v1.BareMetalHost) bool {
-		return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.ErrorType == ""
-	})
+	slow.becomes(t, metal3v1.StateAvailable)
 	assert.Equal(t, make([]byte, 512), agent.Content(t, 0, 512), "cleaned")
 }

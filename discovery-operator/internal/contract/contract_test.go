@@ -16,7 +16,6 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
-	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
@@ -44,8 +43,7 @@ func TestDemo(t *testing.T) {
 
 func TestIronic(t *testing.T) {
 	real := ironictest.Start(t, "contract")
-	client, err := ironic.New(real.Config(), nil)
-	require.NoError(t, err)
+	client := real.Client(t)
 	contract(t, rig{client, client, func(t *testing.T, i int) string { return real.Enrol(t, 1, i)[0] }})
 }
 

@@ -54,8 +54,7 @@ func TestManagingOnDemo(t *testing.T) {
 
 func TestManagingOnIronic(t *testing.T) {
 	real := ironictest.Start(t, "managing", "IRONIC_DRIVERS=fake-hardware,ipmi,redfish")
-	client, err := ironic.New(real.Config(), nil)
-	require.NoError(t, err)
+	client := real.Client(t)
 	bmc := redfishmock.Start(t, "admin", "right")
 	managing(t, rack{
 		Manager: client, bmc: bmc.Address(),

@@ -221,3 +221,13 @@ func (i *Ironic) Seed(t testing.TB, count int) {
 func (i *Ironic) Config() ironic.Config {
 	return ironic.Config{Endpoint: i.Endpoint, InspectorEndpoint: i.Inspector}
 }
+
+// Client asks it beside the operator.
+func (i *Ironic) Client(t testing.TB) *ironic.Client {
+	t.Helper()
+	client, err := ironic.New(i.Config(), nil)
+	if err != nil {
+		t.Fatalf("making a client of Ironic: %v", err)
+	}
+	return client
+}
