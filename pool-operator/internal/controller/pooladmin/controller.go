@@ -21,6 +21,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/adminplan"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
 // FieldOwner owns the copies of bindings.
@@ -45,13 +47,21 @@ func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=hive-cluster-pool-admin,verbs=bind
 
+// snapshot is what a pass reads about the namespace of one cluster.
+type snapshot struct {
+	adminplan.Snapshot
+	namespace string
+	// cluster is nil when there is none.
+	cluster *hivev1.ClusterDeployment
+}
+
 // Reconcile looks after the copy in the namespace of one cluster: observe, plan, execute.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing the admins of cluster %s: %w", request.Namespace, err)
 	}
-	subjects, change := plan(s)
+	subjects, change := adminplan.Plan(s.Snapshot)
 	switch {
 	case !change:
 		return ctrl.Result{}, nil
@@ -77,12 +87,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (sna
 	if err := r.get(ctx, types.NamespacedName{Name: key.Namespace}, ns); err != nil {
 		return s, err
 	}
-	s.labels = ns.Labels
+	s.Member = s.cluster != nil && membership.Proved(s.cluster, ns.Labels)
 	binding := &rbacv1.RoleBinding{}
 	if err := r.get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: hivev1.PoolAdminRoleBindingName}, binding); err != nil {
 		return s, err
 	} else if binding.UID != "" {
-		s.copied = binding
+		s.Copied = binding
 	}
 	if s.cluster == nil || s.cluster.Spec.ClusterPoolRef == nil {
 		return s, nil
@@ -91,7 +101,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (sna
 	if err := r.Client.List(ctx, &bindings, client.InNamespace(s.cluster.Spec.ClusterPoolRef.Namespace), client.MatchingFields{indexRole: hivev1.PoolAdminClusterRoleName}); err != nil {
 		return s, fmt.Errorf("listing bindings: %w", err)
 	}
-	s.bindings = bindings.Items
+	s.Bindings = bindings.Items
 	return s, nil
 }
 
@@ -104,12 +114,12 @@ func (r *Reconciler) get(ctx context.Context, key types.NamespacedName, obj clie
 }
 
 func (r *Reconciler) grant(ctx context.Context, s snapshot, subjects []rbacv1.Subject) error {
-	if s.copied != nil && s.copied.RoleRef != roleRef() { // cannot be changed
+	if s.Copied != nil && s.Copied.RoleRef != adminplan.RoleRef() { // cannot be changed
 		if err := r.revoke(ctx, s); err != nil {
 			return err
 		}
 	}
-	ref := roleRef()
+	ref := adminplan.RoleRef()
 	config := rbacv1ac.RoleBinding(hivev1.PoolAdminRoleBindingName, s.namespace).
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(hivev1.GroupVersion.String()).WithKind("ClusterDeployment").
 			WithName(s.cluster.Name).WithUID(s.cluster.UID)).
@@ -136,7 +146,7 @@ func (r *Reconciler) grant(ctx context.Context, s snapshot, subjects []rbacv1.Su
 }
 
 func (r *Reconciler) revoke(ctx context.Context, s snapshot) error {
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, s.copied, client.Preconditions{UID: &s.copied.UID})); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, s.Copied, client.Preconditions{UID: &s.Copied.UID})); err != nil {
 		return fmt.Errorf("deleting the copy of admins' bindings in %s: %w", s.namespace, err)
 	}
 	logf.FromContext(ctx).Info("deleted the copy of the bindings of pool admins")

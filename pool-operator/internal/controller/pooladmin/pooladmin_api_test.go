@@ -30,6 +30,7 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/adminplan"
 )
 
 const operatorUser = "system:serviceaccount:muster:pooladmins"
@@ -122,7 +123,7 @@ func (s *suite) cluster(poolNamespace, labelledFor string) string {
 }
 
 func (s *suite) bind(namespace, name string, users ...string) *rbacv1.RoleBinding {
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: roleRef()}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: adminplan.RoleRef()}
 	for _, user := range users {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: user})
 	}
@@ -173,29 +174,4 @@ func TestAdminsOfAPoolAreAdminsOfItsClustersOnly(t *testing.T) {
 	s.eventually(func() bool { return slices.Equal(s.admins(ours), []string{"bob", "cyd"}) })
 	require.NoError(t, s.client.Delete(t.Context(), second))
 	s.eventually(func() bool { return s.admins(ours) == nil && s.admins(later) == nil })
-}
-
-func TestOnlyBindingsOfTheAdminsClusterRoleCount(t *testing.T) {
-	other := roleRef()
-	other.Name = "view"
-	s := snapshot{
-		namespace: "c", labels: map[string]string{hivev1.LabelNamespaceClusterPoolName: "p", hivev1.LabelNamespaceClusterPoolNamespace: "n"},
-		cluster: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "c", Name: "c"}},
-		bindings: []rbacv1.RoleBinding{
-			{RoleRef: other, Subjects: []rbacv1.Subject{{Kind: "User", Name: "eve"}}},
-			{RoleRef: roleRef(), ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "old"}}},
-			{RoleRef: roleRef(), Subjects: []rbacv1.Subject{{Kind: "User", Name: "ada"}, {Kind: "User", Name: "ada"}}},
-		},
-	}
-	s.cluster.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "n", PoolName: "p"}
-	subjects, change := plan(s)
-	require.True(t, change)
-	require.Equal(t, []rbacv1.Subject{{Kind: "User", Name: "ada"}}, subjects)
-	s.copied = &rbacv1.RoleBinding{RoleRef: roleRef(), Subjects: subjects}
-	_, change = plan(s)
-	require.False(t, change, "without a change there is no write")
-	s.cluster.Spec.ClusterPoolRef.Namespace = "elsewhere"
-	subjects, change = plan(s)
-	require.True(t, change)
-	require.Empty(t, subjects)
 }

@@ -24,6 +24,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
+	"github.com/muster-io/muster/pool-operator/internal/adminplan"
 )
 
 // Indexes of the caches.
@@ -106,7 +107,7 @@ func isAdmins(obj client.Object) bool {
 	return ok && (binding.Name == hivev1.PoolAdminRoleBindingName || bindsAdmins(binding))
 }
 
-func bindsAdmins(binding *rbacv1.RoleBinding) bool { return binding.RoleRef == roleRef() }
+func bindsAdmins(binding *rbacv1.RoleBinding) bool { return binding.RoleRef == adminplan.RoleRef() }
 
 // clustersOf returns the clusters whose admins a binding in a pool's namespace concerns, or the one whose copy it is.
 func (r *Reconciler) clustersOf(ctx context.Context, obj client.Object) []reconcile.Request {
