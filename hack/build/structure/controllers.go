@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -60,6 +61,38 @@ func Misplaced(root string) ([]string, error) {
 	}
 	slices.Sort(found)
 	return found, nil
+}
+
+// plans matches imports of packages with the pure plan of a controller.
+var plans = regexp.MustCompile(`/internal/([a-z]+plan|hoststate|inventory)$`)
+
+// Unplanned returns the packages with a Reconcile that import no plan, sorted.
+func Unplanned(root string) ([]string, error) {
+	planned := map[string]bool{}
+	err := controllers(root, func(file string, _ []byte, parsed *ast.File) {
+		if !strings.Contains(file, "/internal/controller/") {
+			return
+		}
+		dir := path.Dir(file)
+		for _, declaration := range parsed.Decls {
+			if method, ok := declaration.(*ast.FuncDecl); ok && method.Recv != nil && method.Name.Name == "Reconcile" {
+				planned[dir] = planned[dir] // it is a controller
+			}
+		}
+		for _, spec := range parsed.Imports {
+			if plans.MatchString(strings.Trim(spec.Path.Value, `"`)) {
+				planned[dir] = true
+			}
+		}
+	})
+	var found []string
+	for dir, has := range planned {
+		if !has {
+			found = append(found, dir)
+		}
+	}
+	slices.Sort(found)
+	return found, err
 }
 
 // StatusPatches returns the files of operators that write a status by another way than server-side apply, sorted.

@@ -41,6 +41,57 @@ var patched = map[string]string{
 	"pool-operator/internal/controller/clusterpool/ticket.go":             large,
 }
 
+// Reasons why a controller has no pure plan.
+const (
+	// copies: it brings an object and the service of agent-service into agreement, and the service decides.
+	copies = "the service decides"
+	// single: it decides from one object alone.
+	single = "decides from one object"
+	// counts: its status counts objects.
+	counts = "counts objects"
+	// connects: it keeps a connection to the cluster of a host for as long as the host is in it, or has the cluster release it.
+	connects = "talks to the cluster of a host"
+	// claims: the engine decides, which claims of several kinds share.
+	claims = "internal/engine decides"
+)
+
+// unplanned are the controllers that have no pure plan, each with its reason.
+var unplanned = map[string]string{
+	"agent-service/internal/controller/agent":               copies,
+	"agent-service/internal/controller/agentclassification": counts,
+	"agent-service/internal/controller/infraenv":            copies,
+	"agent-service/internal/controller/nodes":               connects,
+	"agent-service/internal/controller/release":             connects,
+	"ipam-operator/internal/controller/ipaddress":           claims,
+	"ipam-operator/internal/controller/ipaddressclaim":      claims,
+	"ipam-operator/internal/controller/ippool":              single,
+	"ipam-operator/internal/controller/metal3datatemplate":  single,
+}
+
+func TestAControllerHasAPurePlanUnlessThereIsAReason(t *testing.T) {
+	found, err := Unplanned("../../..")
+	require.NoError(t, err)
+	assert.Equal(t, slices.Sorted(maps.Keys(unplanned)), found, "decide in a pure package named for the plan, or add the controller with its reason")
+}
+
+func TestUnplanned(t *testing.T) {
+	const reconcile = "func (r *Reconciler) Reconcile() {}\n"
+	for given, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a controller with a plan": {"import _ \"example.org/o/internal/pplan\"\n" + reconcile, nil},
+		"one without":              {"import _ \"example.org/o/internal/planner\"\n" + reconcile, []string{"o/internal/controller/p"}},
+		"no controller":            {"func f() {}\n", nil},
+	} {
+		t.Run(given, func(t *testing.T) {
+			got, err := Unplanned(controllerOf(t, "controller.go", c.text))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
 func TestAStatusIsWrittenByServerSideApplyUnlessThereIsAReason(t *testing.T) {
 	found, err := StatusPatches("../../..")
 	require.NoError(t, err)
