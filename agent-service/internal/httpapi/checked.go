@@ -17,7 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"github.com/muster-io/muster/agent-service/internal/bodyroom"
+	"github.com/muster-io/muster/agent-service/internal/bodylimit"
 )
 
 // checked refuses what the description of the interface does not allow, with a reason.
@@ -33,18 +33,18 @@ func (s *server) checked(next http.Handler) http.Handler {
 			return
 		}
 		if !s.takesLogs(r) {
-			leave, err := s.room.Enter(w, r, callerOf(r.Context()).account(r), limit)
+			release, err := s.bodies.Reserve(w, r, callerOf(r.Context()).account(r), limit)
 			if err != nil {
 				s.refuse(w, r, err)
 				return
 			}
-			defer leave()
+			defer release()
 		}
 		if err := s.check(r); err != nil {
 			s.refuse(w, r, err)
 			return
 		}
-		bodyroom.Arrived(w)
+		bodylimit.Arrived(w)
 		next.ServeHTTP(&begun{ResponseWriter: w}, r)
 	})
 }

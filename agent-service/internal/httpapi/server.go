@@ -17,7 +17,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/apidocs"
-	"github.com/muster-io/muster/agent-service/internal/bodyroom"
+	"github.com/muster-io/muster/agent-service/internal/bodylimit"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
@@ -97,7 +97,7 @@ func New(options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
-	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce), room: bodyroom.New()}
+	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce), bodies: bodylimit.New()}
 	mux := http.NewServeMux()
 	all := &handlers{clusters{s}, hosts{s}, infraEnvs{s}, files{s}, machines{s}, events{s}, facts{s}}
 	strict := api.NewStrictHandlerWithOptions(all, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
@@ -122,8 +122,8 @@ type server struct {
 	Options
 	operations map[string]operation
 	// logs has an entry for each archive of logs that is taken now.
-	logs chan struct{}
-	room *bodyroom.Room
+	logs   chan struct{}
+	bodies *bodylimit.Limiter
 }
 
 // handlers are all operations, by what they are about.
