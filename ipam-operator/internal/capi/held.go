@@ -53,14 +53,14 @@ func isStopped(cluster client.Object) bool {
 // for concurrent use.
 type Held struct {
 	mu      sync.Mutex
-	asleep  map[string]map[types.NamespacedName]bool // by namespace
-	abroad  map[types.NamespacedName]string          // the other namespace under which an object is asleep, too
+	held    map[string]map[types.NamespacedName]bool // by namespace
+	other   map[types.NamespacedName]string          // the other namespace under which an object is held up, too
 	suspect map[types.NamespacedName]bool
 }
 
 // NewHeld returns a Held without objects.
 func NewHeld() *Held {
-	return &Held{asleep: map[string]map[types.NamespacedName]bool{}, abroad: map[types.NamespacedName]string{}, suspect: map[types.NamespacedName]bool{}}
+	return &Held{held: map[string]map[types.NamespacedName]bool{}, other: map[types.NamespacedName]string{}, suspect: map[types.NamespacedName]bool{}}
 }
 
 // Expect notes that an object may be held up, by objects of its namespace or of another one. It is called before the hold is read, so that no change of what it reads
@@ -71,15 +71,15 @@ func (h *Held) Expect(name types.NamespacedName, other string) {
 	h.expect(name.Namespace, name)
 	if other != name.Namespace {
 		h.expect(other, name)
-		h.abroad[name] = other
+		h.other[name] = other
 	}
 }
 
 func (h *Held) expect(namespace string, name types.NamespacedName) {
-	if h.asleep[namespace] == nil {
-		h.asleep[namespace] = map[types.NamespacedName]bool{}
+	if h.held[namespace] == nil {
+		h.held[namespace] = map[types.NamespacedName]bool{}
 	}
-	h.asleep[namespace][name] = true
+	h.held[namespace][name] = true
 }
 
 // Note says that the hold of an object was read, and whether it is held up. The cache is then not trusted to know all that happens to the object until Trust is
@@ -92,16 +92,16 @@ func (h *Held) Note(name types.NamespacedName, held bool) {
 		return
 	}
 	h.wake(name.Namespace, name)
-	if other, ok := h.abroad[name]; ok {
+	if other, ok := h.other[name]; ok {
 		h.wake(other, name)
-		delete(h.abroad, name)
+		delete(h.other, name)
 	}
 }
 
 func (h *Held) wake(namespace string, name types.NamespacedName) {
-	delete(h.asleep[namespace], name)
-	if len(h.asleep[namespace]) == 0 {
-		delete(h.asleep, namespace)
+	delete(h.held[namespace], name)
+	if len(h.held[namespace]) == 0 {
+		delete(h.held, namespace)
 	}
 }
 
@@ -109,11 +109,11 @@ func (h *Held) wake(namespace string, name types.NamespacedName) {
 func (h *Held) Wake(namespace string) []types.NamespacedName {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]types.NamespacedName, 0, len(h.asleep[namespace]))
-	for name := range h.asleep[namespace] {
+	out := make([]types.NamespacedName, 0, len(h.held[namespace]))
+	for name := range h.held[namespace] {
 		out = append(out, name)
 	}
-	delete(h.asleep, namespace)
+	delete(h.held, namespace)
 	return out
 }
 

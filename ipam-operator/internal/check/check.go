@@ -52,10 +52,10 @@ type objects struct {
 	pools     map[types.NamespacedName]*ipamv1.IPPool
 	claims    map[types.NamespacedName]*ipamv1.IPClaim
 	addresses map[types.NamespacedName]*ipamv1.IPAddress
-	// abroad are the addresses of claims in namespaces that are not looked at.
-	abroad   map[types.NamespacedName]*ipamv1.IPAddress
-	contract *contract
-	network  *networkData
+	// elsewhere are the addresses of claims in namespaces that are not looked at.
+	elsewhere map[types.NamespacedName]*ipamv1.IPAddress
+	contract  *contract
+	network   *networkData
 }
 
 // Run reads a namespace, or all of them, and returns the contradictions that it found, in order. Objects that change in the meantime can
@@ -96,7 +96,7 @@ func (o *objects) findings() []Finding {
 func read(ctx context.Context, reader client.Reader, namespace string) (*objects, error) {
 	o := &objects{
 		pools: map[types.NamespacedName]*ipamv1.IPPool{}, claims: map[types.NamespacedName]*ipamv1.IPClaim{},
-		addresses: map[types.NamespacedName]*ipamv1.IPAddress{}, abroad: map[types.NamespacedName]*ipamv1.IPAddress{},
+		addresses: map[types.NamespacedName]*ipamv1.IPAddress{}, elsewhere: map[types.NamespacedName]*ipamv1.IPAddress{},
 	}
 	var err error
 	if o.contract, err = readContract(ctx, reader, namespace); err != nil {
@@ -114,7 +114,7 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*objects
 	index(o.pools, pools.Items)
 	index(o.claims, claims.Items)
 	index(o.addresses, addresses.Items)
-	return o, o.readAbroad(ctx, reader)
+	return o, o.readOtherNamespaces(ctx, reader)
 }
 
 func index[T any, P interface {
@@ -212,7 +212,7 @@ func (o *objects) claimFindings() []Finding {
 		named[at] = c.Name
 		a, ok := o.addresses[at]
 		if !ok {
-			a, ok = o.abroad[at]
+			a, ok = o.elsewhere[at]
 		}
 		switch {
 		case !ok:

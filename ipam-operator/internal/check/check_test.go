@@ -64,8 +64,8 @@ func quota(p *ipamv1.IPPool, n int64) *ipamv1.IPPool {
 	return p
 }
 
-// abroad makes a claim one of the namespace team that names a pool of the namespace ns.
-func abroad(c *ipamv1.IPClaim, pool string) *ipamv1.IPClaim {
+// ofOtherNamespace makes a claim one of the namespace team that names a pool of the namespace ns.
+func ofOtherNamespace(c *ipamv1.IPClaim, pool string) *ipamv1.IPClaim {
 	c.Namespace, c.Spec.Pool = "team", ipamv1.ObjectReference{Namespace: "ns", Name: pool}
 	return c
 }
@@ -83,7 +83,7 @@ func TestANamespaceAlone(t *testing.T) {
 	require.NoError(t, ipamv1.AddToScheme(scheme))
 	require.NoError(t, infrav1.AddToScheme(scheme))
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		pool("p", ipamv1.IPPoolStatus{}), abroad(claim("a", "p-10-0-0-1"), "p"), tenant(address("p-10-0-0-1", "10.0.0.1", "a"), "uid-a"),
+		pool("p", ipamv1.IPPoolStatus{}), ofOtherNamespace(claim("a", "p-10-0-0-1"), "p"), tenant(address("p-10-0-0-1", "10.0.0.1", "a"), "uid-a"),
 	).Build()
 	for _, namespace := range []string{"ns", "team"} {
 		findings, err := Run(t.Context(), reader, namespace)
@@ -176,7 +176,7 @@ func TestRun(t *testing.T) {
 		"claims of other namespaces": {
 			objects: []client.Object{
 				quota(pool("p", ipamv1.IPPoolStatus{Used: new(int64(4)), Allocations: map[string]ipamv1.IPAddressStr{"team/a": "10.0.0.1"}}), 2),
-				abroad(claim("a", "p-10-0-0-1"), "p"), abroad(claim("b", "p-10-0-0-2"), "p"), abroad(claim("c", ""), "other"),
+				ofOtherNamespace(claim("a", "p-10-0-0-1"), "p"), ofOtherNamespace(claim("b", "p-10-0-0-2"), "p"), ofOtherNamespace(claim("c", ""), "other"),
 				tenant(address("p-10-0-0-1", "10.0.0.1", "a"), "uid-a"), tenant(address("p-10-0-0-2", "10.0.0.2", "b"), "uid-of-another-life"),
 				tenant(address("p-10-0-0-3", "10.0.0.3", "c"), "uid-c"), tenant(address("p-10-0-0-4", "10.0.0.4", "gone"), "uid"),
 			},

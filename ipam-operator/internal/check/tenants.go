@@ -17,8 +17,8 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-// readAbroad reads what the objects of the namespace refer to in others: claims that addresses belong to, and addresses that claims have.
-func (o *objects) readAbroad(ctx context.Context, reader client.Reader) error {
+// readOtherNamespaces reads what the objects of the namespace refer to in others: claims that addresses belong to, and addresses that claims have.
+func (o *objects) readOtherNamespaces(ctx context.Context, reader client.Reader) error {
 	for _, a := range o.addresses {
 		if _, known := o.claims[a.ClaimKey()]; known || a.Tenant() == "" {
 			continue
@@ -37,7 +37,7 @@ func (o *objects) readAbroad(ctx context.Context, reader client.Reader) error {
 		at := types.NamespacedName{Namespace: c.PoolKey().Namespace, Name: c.Status.Address.Name}
 		address := &ipamv1.IPAddress{}
 		if err := reader.Get(ctx, at, address); err == nil {
-			o.abroad[at] = address
+			o.elsewhere[at] = address
 		} else if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading IPAddress %s: %w", at, err)
 		}

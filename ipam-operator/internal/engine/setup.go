@@ -36,8 +36,8 @@ const (
 	claimPendingInPool = "pending.pool"
 	// claimWaitingInPool finds those of them that are not being deleted.
 	claimWaitingInPool = "waiting.pool"
-	// claimPendingAbroad finds those claims whose pool is in another namespace, by pendingAbroad.
-	claimPendingAbroad = "pending.abroad"
+	// claimPendingCrossNamespace finds those claims whose pool is in another namespace, by crossNamespace.
+	claimPendingCrossNamespace = "pending.cross-namespace"
 	// claimPendingInCluster finds those claims by the Cluster that their label names.
 	claimPendingInCluster = "pending.cluster"
 )
@@ -45,8 +45,8 @@ const (
 // reconcileTimeout ends a pass whose API server does not answer.
 const reconcileTimeout = time.Minute
 
-// pendingAbroad is the value of the index claimPendingAbroad.
-const pendingAbroad = "true"
+// crossNamespace is the value of the index claimPendingCrossNamespace.
+const crossNamespace = "true"
 
 // ClaimIndex is the value of the index AddressByClaim for a claim.
 func ClaimIndex(kind string, claim types.NamespacedName) string { return kind + "/" + claim.String() }
@@ -91,9 +91,9 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return poolOf(c)
 		})},
-		{&ipamv1.IPClaim{}, claimPendingAbroad, pending(func(c *ipamv1.IPClaim) string {
+		{&ipamv1.IPClaim{}, claimPendingCrossNamespace, pending(func(c *ipamv1.IPClaim) string {
 			if c.PoolKey().Namespace != c.Namespace {
-				return pendingAbroad
+				return crossNamespace
 			}
 			return ""
 		})},

@@ -54,7 +54,7 @@ func (o *observer) isAllowed(ctx context.Context, pool *ipamv1.IPPool, subject *
 // namespaceHandler wakes the claims of a namespace whose pool is in another one, when the labels of the namespace change.
 func (r *Reconciler) namespaceHandler() handler.EventHandler {
 	wake := func(ctx context.Context, name string, q Queue) {
-		claims := r.pending(ctx, name, client.MatchingFields{claimPendingAbroad: pendingAbroad})
+		claims := r.pending(ctx, name, client.MatchingFields{claimPendingCrossNamespace: crossNamespace})
 		for i := range claims {
 			q.Add(requestFor(claims[i].Namespace, claims[i].Name))
 		}
