@@ -219,8 +219,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// contest waits where one token after the other ends soon after its registration: another machine may register as this one, which ends the token each time.
-func (a *Agent) contest(ctx context.Context) {
+// backOffContested waits where one token after the other ends soon after its registration: another machine may register as this one, which ends the token each time.
+func (a *Agent) backOffContested(ctx context.Context) {
 	if time.Since(a.registered) >= firstBackOff {
 		a.contested = 0
 		return
@@ -251,7 +251,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		if err == nil && steps.TokenEnded && !a.resident {
 			a.ended(steps.Instructions)
 			err = errTokenEnded
-			a.contest(ctx)
+			a.backOffContested(ctx)
 		}
 		switch statusOf(err) {
 		case http.StatusNotFound:

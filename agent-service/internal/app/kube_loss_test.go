@@ -107,7 +107,7 @@ func staysInstalled(t *testing.T, database ...func(*Options)) {
 	assert.Zero(t, second.received(api.StepTypeInstall))
 	require.Eventually(t, func() bool {
 		return strings.Contains(c.eventsOf(infraEnv), "boot it from its disk") || second.polled() > 0
-	}, kubePatience, 50*time.Millisecond, "the machine was heard")
+	}, kubePatience, 50*time.Millisecond, "the machine is connected")
 
 	// Once more, with a machine that comes when all is there again, and a cluster that is not there for a while.
 	second.stop()

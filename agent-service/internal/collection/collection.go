@@ -26,7 +26,7 @@ func Adapt() {
 	follow(&cycle{percent: most, samples: []metrics.Sample{{Name: live}}})
 }
 
-// cycle is referred to by nothing but its finalizer, which runs after each collection.
+// cycle has no references, so that its finalizer runs after each collection.
 type cycle struct {
 	percent int
 	samples []metrics.Sample

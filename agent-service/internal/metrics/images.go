@@ -17,7 +17,7 @@ func NewImages(h *image.Handler) *Images {
 	return &Images{counters: []counter{
 		{prometheus.NewDesc("agent_service_image_requests_total", "Requests for discovery images and parts of them.", nil, nil), &h.Requests},
 		{prometheus.NewDesc("agent_service_image_renders_total", "Overlays that were rendered.", nil, nil), &h.Renders},
-		{prometheus.NewDesc("agent_service_image_failures_total", "Requests for images that could not be served through no fault of who asked.", nil, nil), &h.Failures},
+		{prometheus.NewDesc("agent_service_image_failures_total", "Requests for images that failed through no fault of the client.", nil, nil), &h.Failures},
 	}}
 }
 

@@ -47,7 +47,7 @@ func (s *shutdown) watch(ctx context.Context) context.Context {
 	return ctx
 }
 
-// powerButtons tells when one is pressed. Buttons are there a moment after their drivers, and what is pressed before they are read is lost.
+// powerButtons sends for each press of a power button. Devices of buttons appear a moment after their drivers are loaded; presses before that are lost.
 func powerButtons(class, devices string, pressed chan<- struct{}) {
 	known := map[string]bool{}
 	for ; ; await(time.Second) {

@@ -29,10 +29,10 @@ import (
 // life is all that happens to two hosts. The service that serves it dies, and another one goes on with the same store.
 type life struct {
 	*testEnv
-	// next injects faults into the next process, and fate into this one.
+	// next injects faults into the next process, and injector into this one.
 	next     func() *faultinject.Injector
 	injector *faultinject.Injector
-	// names are what ids are called in what is told.
+	// names are what ids are called in the transcript.
 	names       map[string]string
 	env         string
 	blue, green string

@@ -56,7 +56,7 @@ func (c *checkpoints) begin(ctx context.Context) {
 	})
 }
 
-// close waits for what began, and begins nothing any more.
+// close waits for the checkpoint that runs, and starts no other.
 func (c *checkpoints) close() {
 	c.mu.Lock()
 	c.closed = true

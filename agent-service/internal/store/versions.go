@@ -12,7 +12,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// version tells an object that is stored from others, and from itself before and after a change.
+// version identifies one state of a stored object: another object, and the same object after a change, have another one.
 type version struct {
 	// madeAt is in microseconds, as databases keep it.
 	madeAt, revision int64
@@ -29,7 +29,7 @@ type storedHost struct {
 }
 
 // versions are those of objects as the only writer of a file left them: what is in memory is compared with them instead of with rows. They are filled as updates read and
-// write, and are for updates of one group alone, which follow each other. Methods of nil, which is for databases with other writers, know nothing.
+// write, and are for updates of one group alone, which follow each other. A nil value, which is for databases with other writers, finds nothing.
 type versions struct {
 	infraEnvs, clusters map[string]version
 	hosts               map[domain.HostKey]storedHost
@@ -52,7 +52,7 @@ func newVersions() *versions {
 	return v
 }
 
-// forget drops all: the transaction of a group ended without a commit, or a row is not as it is known.
+// forget empties the versions: the transaction of a group ended without a commit, or a row is not as it is known.
 func (v *versions) forget() {
 	*v = versions{
 		infraEnvs: map[string]version{}, clusters: map[string]version{}, hosts: map[domain.HostKey]storedHost{}, members: map[string][]domain.HostKey{},

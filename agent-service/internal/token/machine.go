@@ -192,7 +192,7 @@ func (a *Authority) stamped(scope Scope, ttl time.Duration) (string, error) {
 	return raw, err
 }
 
-// remember keeps what a token with a good signature says.
+// remember caches the claims of a token whose signature was verified.
 func (a *Authority) remember(raw string, c claims) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

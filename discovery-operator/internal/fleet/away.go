@@ -19,7 +19,7 @@ const (
 )
 
 // rest waits until the next reading is due: some time later, or when the poller is kicked. An Ironic that is away is asked in one short request from time to
-// time, and read as soon as it answers. One that answers that, and failed the reading all the same, has too much to do: it rests for the whole time.
+// time, and read as soon as it answers. One that answers and failed the reading all the same is overloaded: it is left alone for the whole time.
 func (p *Poller) rest(ctx context.Context, due time.Duration) {
 	if !p.away() || p.answers(ctx) {
 		timer := time.NewTimer(due)

@@ -157,7 +157,7 @@ func (p deployment) ask(a Action, target string) Decision {
 // silentAgent tells that Ironic was asked for another token.
 func silentAgent(node string) Notice {
 	return warning(metal3v1.EventAgentSilent, "Provision", "The ramdisk that took the token of node "+node+" sends no heartbeat: the machine was restarted. "+
-		"Asked Ironic to forget the token, so that the ramdisk that runs now is heard; restart the machine if it still waits")
+		"Asked Ironic to forget the token, so that it accepts the ramdisk that runs now; restart the machine if it still waits")
 }
 
 // failedAt says what follows when Ironic, or a Secret, does not fit a step of a deployment or its end.

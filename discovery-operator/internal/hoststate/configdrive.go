@@ -31,7 +31,7 @@ func ConfigDriveOf(h *metal3v1.BareMetalHost, t ConfigTexts) (ConfigDrive, error
 	}}
 	var more map[string]any
 	if yaml.Unmarshal([]byte(t.MetaData), &more) != nil {
-		return c, fmt.Errorf("the metadata is no YAML or JSON object")
+		return c, fmt.Errorf("the metadata is not a YAML or JSON object")
 	}
 	maps.Copy(c.MetaData, more)
 	if t.NetworkData == "" {
@@ -39,7 +39,7 @@ func ConfigDriveOf(h *metal3v1.BareMetalHost, t ConfigTexts) (ConfigDrive, error
 	}
 	var network map[string]any
 	if yaml.Unmarshal([]byte(t.NetworkData), &network) != nil || network == nil {
-		return c, fmt.Errorf("the network data is no YAML or JSON object")
+		return c, fmt.Errorf("the network data is not a YAML or JSON object")
 	}
 	data, err := json.Marshal(network)
 	if err != nil {

@@ -119,7 +119,7 @@ func TestADeploymentStepByStep(t *testing.T) {
 		"the agent has just taken its token":                                {node: deployed("wait call-back", taken), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
 		"an agent that took it long ago was restarted":                      {node: deployed("wait call-back", taken), past: silent, do: hoststate.Restart},
 		"so it was while the machine is cleaned":                            {node: deployed("clean wait", taken), past: silent, do: hoststate.Ask, ask: "abort"},
-		"an agent that has been heard since":                                {node: deployed("wait call-back"), past: silent, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"an agent that sent a heartbeat since":                              {node: deployed("wait call-back"), past: silent, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
 		"Ironic works on the node":                                          {node: deployed("wait call-back", taken, func(n *hoststate.Node) { n.Locked = true }), past: silent, do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
 		"it failed":                                                         {node: deployed("deploy failed"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
 		"it failed while no operator ran":                                   {node: deployed("deploy failed"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},

@@ -290,9 +290,9 @@ func TestAnAgentThatTookItsTokenHasItsTimeToReport(t *testing.T) {
 	assert.Empty(t, hoststate.Plan(now.Add(2*time.Minute), s).Do, "the next agent has its time, too")
 
 	s.Memory.Token = now
-	heard := waits
-	heard.TokenTaken = false
-	s.Seen.Node = &heard
+	accepted := waits
+	accepted.TokenTaken = false
+	s.Seen.Node = &accepted
 	d = hoststate.Plan(now.Add(time.Hour), s)
 	assert.Empty(t, d.Do)
 	assert.Zero(t, d.Known.Memory.Token)

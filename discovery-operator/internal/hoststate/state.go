@@ -91,7 +91,7 @@ func Events() []Event {
 	}
 }
 
-// Effect is what is to be done in the world. Each can be repeated.
+// Effect is a change of Ironic or of the machine that a pass asks for. Each can be repeated.
 type Effect string
 
 // Effects.

@@ -277,7 +277,7 @@ type instructed struct {
 // read reads a trace.
 func read(path string) ([]instructed, error) { return (&tail{path: path}).next() }
 
-// tail reads what is written to a file, each line once: who reads all of it again and again takes the time of what is measured.
+// tail reads each line that is written to a file once: reading the whole file again would take time from what is measured.
 type tail struct {
 	path   string
 	offset int64

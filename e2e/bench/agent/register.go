@@ -112,7 +112,7 @@ func (s *site) agentsWritten(ctx context.Context, kind bench.Kind, before counts
 		}
 		written := requests.Since(before.requests).Writes()[kind]
 		if took = time.Since(begin); written < n {
-			// The service takes its time to tell: it is asked again when half of what is missing may be there.
+			// A list is expensive for the service: the next one follows when half of what is missing may be there.
 			next = time.Now().Add(min(took*time.Duration(n-written)/time.Duration(2*max(written, 1)), time.Second))
 			return fmt.Sprintf("%d of %d Agents are there: %s", written, n, bench.Describe(requests.All())), nil
 		}

@@ -30,7 +30,7 @@ type proxied struct {
 	asked               []*url.URL
 }
 
-// startIronic starts one that knows so many machines as the load says.
+// startIronic starts an Ironic with the machines of the load.
 func startIronic(ctx context.Context, n int, l load) (*proxied, error) {
 	instance, err := ironic.New()
 	if err != nil {

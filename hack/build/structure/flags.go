@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// settles matches functions that give a setting its value or refuse it, and use it for nothing.
+// settles matches functions that set or validate a setting without using it.
 var settles = regexp.MustCompile(`(?i)^(bind|validate|parse)`)
 
 // UnusedFlags returns the flags of operators that no function uses, each as "directory: field", sorted. Such a flag can be set and has no effect.

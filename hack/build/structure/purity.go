@@ -28,7 +28,7 @@ var typesOfKinds = regexp.MustCompile(`^apis/(.+/v[0-9][a-z0-9]*|hive/.*)$`)
 // "importer imports imported", sorted. The linter's configuration says which packages are pure, and refuses clients, clocks and loggers in
 // them; with this rule, they do not come in through another package either.
 func Impurities(root string) ([]string, error) {
-	pure, err := pureRooms(filepath.Join(root, ".golangci.yml"))
+	pure, err := purePackages(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func imports(file string) ([]string, error) {
 	return dirs, nil
 }
 
-// pureRooms reads which directories the linter's rule "pure" is about.
-func pureRooms(config string) (func(dir string) bool, error) {
+// purePackages reads which directories the linter's rule "pure" is about.
+func purePackages(config string) (func(dir string) bool, error) {
 	text, err := os.ReadFile(config)
 	if err != nil {
 		return nil, err
@@ -106,21 +106,21 @@ func pureRooms(config string) (func(dir string) bool, error) {
 	if err := yaml.Unmarshal(text, &linter); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", config, err)
 	}
-	var rooms []string
-	for _, glob := range linter.Linters.Settings.Depguard.Rules["pure"].Files {
-		if room, found := strings.CutPrefix(glob, "**/internal/"); found {
-			rooms = append(rooms, room)
+	var globs []string
+	for _, file := range linter.Linters.Settings.Depguard.Rules["pure"].Files {
+		if glob, found := strings.CutPrefix(file, "**/internal/"); found {
+			globs = append(globs, glob)
 		}
 	}
-	if len(rooms) == 0 {
+	if len(globs) == 0 {
 		return nil, fmt.Errorf("reading %s: there is no rule \"pure\" for directories", config)
 	}
 	return func(dir string) bool {
 		_, below, internal := strings.Cut(dir, "internal/")
 		top, _, _ := strings.Cut(below, "/")
-		return internal && slices.ContainsFunc(rooms, func(glob string) bool {
-			if room, alone := strings.CutSuffix(glob, "/*.go"); alone { // without the packages below
-				return room == below
+		return internal && slices.ContainsFunc(globs, func(glob string) bool {
+			if only, alone := strings.CutSuffix(glob, "/*.go"); alone { // without the packages below
+				return only == below
 			}
 			matched, err := path.Match(strings.TrimSuffix(glob, "/**"), top)
 			return err == nil && matched

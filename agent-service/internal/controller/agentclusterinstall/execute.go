@@ -62,7 +62,7 @@ func (r *Reconciler) credentials(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
-// nodeAccess lets others give nodes to an installed cluster whose host runs the control plane.
+// nodeAccess writes the Secret by which machines join an installed cluster whose host runs the control plane.
 func (r *Reconciler) nodeAccess(ctx context.Context, seen *snapshot, metadata *hivev1.ClusterMetadata) error {
 	plane, nodeManager, err := r.Service.ControlPlane(ctx, domain.Kubernetes, seen.cluster.ID)
 	if err != nil || plane == nil {

@@ -142,7 +142,7 @@ func asleep(object client.Object) bool {
 		(hivev1.IsConditionTrue(deployment.Status.Conditions, hivev1.ClusterDeploymentHibernating) || hivev1.IsConditionTrue(deployment.Status.Conditions, hivev1.ClusterDeploymentMachinesStopped))
 }
 
-// mayTakeNodes lets through clusters with node access, and those whose hosts may run the control plane.
+// mayTakeNodes selects clusters with node access, and those whose hosts may run the control plane.
 func mayTakeNodes(object client.Object) bool {
 	deployment, ok := object.(*hivev1.ClusterDeployment)
 	return ok && (hasAccess(deployment) || deployment.Spec.Platform.Hosted == nil)

@@ -122,8 +122,8 @@ func TestAHostThatDiscoveryIsMakingIsLeftAlone(t *testing.T) {
 		"a user took the pause off":  {made(func(h *metal3v1.BareMetalHost) { delete(h.Annotations, metal3v1.PausedAnnotation) }), true},
 		"it was moved to here":       {made(func(h *metal3v1.BareMetalHost) { h.Annotations[metal3v1.StatusAnnotation] = "{}" }), true},
 	} {
-		assert.Equal(t, c.passes, begun().Create(event.CreateEvent{Object: c.host}), name)
-		assert.Equal(t, c.passes, begun().Update(event.UpdateEvent{ObjectOld: c.host, ObjectNew: c.host}), name)
-		assert.True(t, begun().Delete(event.DeleteEvent{Object: c.host}), name)
+		assert.Equal(t, c.passes, withStatus().Create(event.CreateEvent{Object: c.host}), name)
+		assert.Equal(t, c.passes, withStatus().Update(event.UpdateEvent{ObjectOld: c.host, ObjectNew: c.host}), name)
+		assert.True(t, withStatus().Delete(event.DeleteEvent{Object: c.host}), name)
 	}
 }

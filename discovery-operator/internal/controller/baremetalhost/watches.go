@@ -45,7 +45,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
-		For(&metal3v1.BareMetalHost{}, builder.WithPredicates(begun())).
+		For(&metal3v1.BareMetalHost{}, builder.WithPredicates(withStatus())).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			namespace, name, ok := strings.Cut(o.GetAnnotations()[metal3v1.HostAnnotation], "/")
 			if !ok {
@@ -65,8 +65,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconci
 		Complete(tracing.Reconciler("baremetalhost", outcome.Reconciler[ctrl.Request](called)))
 }
 
-// begun passes hosts but those that discovery is making: they wait for their status, which discovery writes next.
-func begun() predicate.Predicate {
+// withStatus drops events of hosts that discovery is making: they wait for their status, which discovery writes next.
+func withStatus() predicate.Predicate {
 	passes := func(o client.Object) bool {
 		h, ok := o.(*metal3v1.BareMetalHost)
 		if !ok || h.HasStatus() || h.DeletionTimestamp != nil || h.Labels[metal3v1.DiscoveredByLabel] == "" {
