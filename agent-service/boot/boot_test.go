@@ -8,20 +8,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -45,6 +38,7 @@ import (
 
 	"github.com/muster-io/muster/apis/machinetest"
 	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/pki"
 )
 
 const (
@@ -62,29 +56,19 @@ func (s scheme) secure(t *testing.T, dir string) []string {
 	if s == "http" {
 		return nil
 	}
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	valid := pki.Period{From: time.Now().Add(-24 * time.Hour), Until: time.Now().Add(24 * time.Hour)}
+	authority, err := pki.NewAuthority("private", valid)
 	require.NoError(t, err)
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "private"}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
+	server, err := authority.Issue(pki.Server("10.0.2.2", "127.0.0.1"), valid)
 	require.NoError(t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, _, err := authority.Encode()
 	require.NoError(t, err)
-	certificate := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: authority.NotBefore, NotAfter: authority.NotAfter, IPAddresses: []net.IP{net.IPv4(10, 0, 2, 2), net.IPv4(127, 0, 0, 1)},
-	}
-	certificateDER, err := x509.CreateCertificate(rand.Reader, certificate, authority, key.Public(), authorityKey)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	certificate, key, err := server.Encode()
 	require.NoError(t, err)
 	var arguments []string
-	for flag, block := range map[string]*pem.Block{
-		"tls-certificate": {Type: "CERTIFICATE", Bytes: certificateDER}, "tls-key": {Type: "PRIVATE KEY", Bytes: keyDER}, "ca-file": {Type: "CERTIFICATE", Bytes: authorityDER},
-	} {
+	for flag, text := range map[string][]byte{"tls-certificate": certificate, "tls-key": key, "ca-file": ca} {
 		path := filepath.Join(dir, flag)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		require.NoError(t, os.WriteFile(path, text, 0o600))
 		arguments = append(arguments, "--"+flag+"="+path)
 	}
 	return arguments

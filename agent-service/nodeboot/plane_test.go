@@ -4,15 +4,7 @@
 package nodeboot_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,18 +18,17 @@ import (
 
 	"github.com/muster-io/muster/apis/machinetest"
 	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/pki"
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/apis/programtest"
 )
 
 // plane is a control plane that takes nodes, as docs/spec/node-access.md describes it.
 type plane struct {
-	ca     []byte
-	port   string
-	admin  kubernetes.Interface
-	caCert *x509.Certificate
-	caKey  *ecdsa.PrivateKey
-	dir    string
+	ca    []byte
+	port  string
+	admin kubernetes.Interface
+	dir   string
 }
 
 // startPlane starts etcd, kube-apiserver and kube-controller-manager; they end with the test.
@@ -48,14 +39,7 @@ func startPlane(t *testing.T) *plane {
 	programs := strings.TrimSpace(string(found))
 	needtest.File(t, filepath.Join(programs, "kube-apiserver"), "there is no control plane: make controlplane builds it")
 	p := &plane{dir: t.TempDir(), port: porttest.Free(t)}
-	p.authority(t)
-	for _, leaf := range []leaf{
-		{name: "apiserver", user: "kube-apiserver"}, {name: "admin", user: "admin", group: "system:masters"},
-		{name: "manager", user: "system:kube-controller-manager"}, {name: "kubelet-client", user: "kubelet-client", group: "system:masters"},
-	} {
-		p.issue(t, leaf)
-	}
-	p.serviceAccountKey(t)
+	p.certify(t)
 	run(t, p.dir, filepath.Join(programs, "etcd"), "--name=default", "--data-dir=etcd", "--listen-client-urls=unix://etcd.sock", "--advertise-client-urls=unix://etcd.sock",
 		"--listen-peer-urls=unix://peer.sock", "--initial-advertise-peer-urls=http://127.0.0.1:1", "--initial-cluster=default=http://127.0.0.1:1", "--log-level=error", "--unsafe-no-fsync")
 	run(t, p.dir, filepath.Join(programs, "kube-apiserver"), "--etcd-servers=unix://etcd.sock", "--bind-address=127.0.0.1", "--advertise-address="+machinetest.Gateway, "--secure-port="+p.port,
@@ -86,60 +70,34 @@ func run(t *testing.T, dir, program string, arguments ...string) {
 	programtest.Start(t, command)
 }
 
-// leaf is a certificate of the cluster's authority; that of the API server is for serving.
-type leaf struct{ name, user, group string }
-
-func (p *plane) authority(t *testing.T) {
+// certify makes the authority of the cluster, the certificates that it signs, and the key of service accounts.
+func (p *plane) certify(t *testing.T) {
 	t.Helper()
-	var err error
-	p.caKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	valid := pki.Period{From: time.Now().Add(-24 * time.Hour), Until: time.Now().Add(240 * time.Hour)}
+	authority, err := pki.NewAuthority(pki.ClusterAuthority, valid)
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(240 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	p.ca = p.writePair(t, "ca", authority)
+	for file, leaf := range map[string]pki.Leaf{
+		"apiserver": pki.APIServer("127.0.0.1", machinetest.Gateway, "10.96.0.1"), "admin": pki.Admin(), "manager": pki.ControllerManager(), "kubelet-client": pki.KubeletClient("system:masters"),
+	} {
+		made, err := authority.Issue(leaf, valid)
+		require.NoError(t, err)
+		p.writePair(t, file, made)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, p.caKey.Public(), p.caKey)
+	key, err := pki.NewKey()
 	require.NoError(t, err)
-	p.caCert, err = x509.ParseCertificate(der)
+	text, err := pki.EncodeKey(key)
 	require.NoError(t, err)
-	p.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	p.write(t, "ca.crt", p.ca)
-	p.writeKey(t, "ca.key", p.caKey)
+	p.write(t, "sa.key", text)
 }
 
-func (p *plane) issue(t *testing.T, l leaf) {
+func (p *plane) writePair(t *testing.T, file string, pair pki.Pair) (certificate []byte) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, key, err := pair.Encode()
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: l.user}, NotBefore: p.caCert.NotBefore, NotAfter: p.caCert.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	if l.group != "" {
-		template.Subject.Organization = []string{l.group}
-	}
-	if l.name == "apiserver" {
-		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		template.IPAddresses = []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(machinetest.Gateway), net.ParseIP("10.96.0.1")}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, p.caCert, key.Public(), p.caKey)
-	require.NoError(t, err)
-	p.write(t, l.name+".crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	p.writeKey(t, l.name+".key", key)
-}
-
-func (p *plane) serviceAccountKey(t *testing.T) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	p.writeKey(t, "sa.key", key)
-}
-
-func (p *plane) writeKey(t *testing.T, name string, key *ecdsa.PrivateKey) {
-	t.Helper()
-	der, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	p.write(t, name, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	p.write(t, file+".crt", certificate)
+	p.write(t, file+".key", key)
+	return certificate
 }
 
 func (p *plane) write(t *testing.T, name string, content []byte) {

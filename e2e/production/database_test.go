@@ -4,14 +4,10 @@
 package production_test
 
 import (
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/pki"
 )
 
 const (
@@ -140,34 +137,16 @@ func (c *cluster) importDatabase(bin string) {
 // certify makes an authority, and a certificate of the database by it.
 func (c *cluster) certify() (authority, certificate, key []byte) {
 	c.Helper()
-	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	valid := pki.Period{From: time.Now().Add(-time.Hour), Until: time.Now().Add(24 * time.Hour)}
+	root, err := pki.NewAuthority("database", valid)
 	require.NoError(c, err)
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "database"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, signer.Public(), signer)
+	own, err := root.Issue(pki.Server(databaseHost), valid)
 	require.NoError(c, err)
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, _, err = root.Encode()
 	require.NoError(c, err)
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: databaseHost}, NotBefore: root.NotBefore, NotAfter: root.NotAfter, DNSNames: []string{databaseHost},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, own.Public(), signer)
+	certificate, key, err = own.Encode()
 	require.NoError(c, err)
-	return encode("CERTIFICATE", rootDER), encode("CERTIFICATE", leafDER), encode("PRIVATE KEY", pkcs8(c, own))
-}
-
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-func pkcs8(c *cluster, key any) []byte {
-	c.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(c, err)
-	return der
+	return authority, certificate, key
 }
 
 // makeSecrets makes what agent-service needs, as docs/deploy-agent-service.md says. What is there already stays.
@@ -179,9 +158,11 @@ func (c *cluster) makeSecrets() {
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(c, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(c, err)
 	dir := c.TempDir()
 	file := filepath.Join(dir, "token.key")
-	require.NoError(c, os.WriteFile(file, encode("PRIVATE KEY", pkcs8(c, key)), 0o600))
+	require.NoError(c, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	authority := c.kubectl("-n", "database", "get", "configmap", "authority", "-o", `jsonpath={.data.ca\.crt}`)
 	trusted := filepath.Join(dir, "database.pem")
 	require.NoError(c, os.WriteFile(trusted, []byte(authority), 0o600))

@@ -7,17 +7,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +37,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/imagetest"
+	"github.com/muster-io/muster/apis/pki"
 )
 
 // private is an authority that nothing but its own certificate is trusted by, and a server's certificate of it for this machine.
@@ -54,37 +49,24 @@ type private struct {
 
 func newPrivate(t *testing.T) *private {
 	t.Helper()
-	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-		if signer == nil {
-			parent, signer = template, key
-		}
-		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-		require.NoError(t, err)
-		return der, key
-	}
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "private authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	authorityDER, authorityKey := issue(authority, nil, nil)
-	leaf, leafKey := issue(&x509.Certificate{SerialNumber: big.NewInt(2), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature}, authority, authorityKey)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	valid := pki.Period{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}
+	authority, err := pki.NewAuthority("private authority", valid)
+	require.NoError(t, err)
+	server, err := authority.Issue(pki.Server("127.0.0.1"), valid)
+	require.NoError(t, err)
+	ca, _, err := authority.Encode()
+	require.NoError(t, err)
+	certificate, key, err := server.Encode()
 	require.NoError(t, err)
 	dir := t.TempDir()
 	p := &private{authority: filepath.Join(dir, "authority.pem"), certificate: filepath.Join(dir, "server.pem"), key: filepath.Join(dir, "server.key")}
-	for path, block := range map[string]*pem.Block{
-		p.authority: {Type: "CERTIFICATE", Bytes: authorityDER}, p.certificate: {Type: "CERTIFICATE", Bytes: leaf}, p.key: {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+	for path, text := range map[string][]byte{p.authority: ca, p.certificate: certificate, p.key: key} {
+		require.NoError(t, os.WriteFile(path, text, 0o600))
 	}
 	p.server, err = tls.LoadX509KeyPair(p.certificate, p.key)
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
-	parsed, err := x509.ParseCertificate(authorityDER)
-	require.NoError(t, err)
-	roots.AddCert(parsed)
+	roots.AddCert(authority.Certificate)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.client = &http.Client{Transport: transport}

@@ -5,13 +5,8 @@ package app
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"net/netip"
@@ -33,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,6 +40,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/pki"
 )
 
 // supervisedPlane is the control plane of first-boot data, with a directory for its data.
@@ -93,15 +90,13 @@ func kubelet(t *testing.T, values *join.Values) {
 	config := &rest.Config{Host: values.Server, BearerToken: values.Token, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(values.CA), ServerName: values.TLSServerName}}
 	bootstrap, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.NewKey()
 	require.NoError(t, err)
-	asked, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + values.NodeName, Organization: []string{"system:nodes"}},
-	}, key)
+	asked, err := certutil.MakeCSR(key, &pkix.Name{CommonName: "system:node:" + values.NodeName, Organization: []string{"system:nodes"}}, nil, nil)
 	require.NoError(t, err)
 	var certificate []byte
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		name, uid, err := csr.RequestCertificateWithContext(t.Context(), bootstrap, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: asked}), "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
+		name, uid, err := csr.RequestCertificateWithContext(t.Context(), bootstrap, asked, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
 			[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
 		require.NoError(c, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -109,9 +104,9 @@ func kubelet(t *testing.T, values *join.Values) {
 		certificate, err = csr.WaitForCertificate(ctx, bootstrap, name, uid)
 		require.NoError(c, err)
 	}, kubePatience, 200*time.Millisecond, "node %s gets no certificate", values.NodeName)
-	der, err := x509.MarshalECPrivateKey(key)
+	config.BearerToken, config.CertData = "", certificate
+	config.KeyData, err = pki.EncodeKey(key)
 	require.NoError(t, err)
-	config.BearerToken, config.CertData, config.KeyData = "", certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 	own, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: values.NodeName, Labels: values.Labels}}

@@ -6,14 +6,6 @@ package app
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/pki"
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/discovery-operator/internal/admission"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
@@ -247,20 +240,12 @@ func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 
 // certificate makes a certificate for 127.0.0.1 that is its own authority.
 func certificate(t *testing.T) (dir string, ca []byte) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := pki.NewSelfSigned([]string{"127.0.0.1"}, pki.Period{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	ca, key, err := made.Encode()
 	require.NoError(t, err)
 	dir = t.TempDir()
-	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.crt"), ca, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600))
 	return dir, ca
 }

@@ -5,14 +5,10 @@ package ironic_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/pki"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
@@ -73,22 +70,18 @@ func TestTLS(t *testing.T) {
 	assert.Equal(t, inventory.ProblemNoSecret, problem(t, err))
 }
 
-// clientCertificate makes a certificate that is its own authority.
+// clientCertificate makes a certificate of a client, and the authority that signed it.
 func clientCertificate(t *testing.T) (cert, key []byte, authority *x509.CertPool) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	valid := pki.Period{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}
+	root, err := pki.NewAuthority("clients", valid)
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	made, err := root.Issue(pki.Client("operator"), valid)
 	require.NoError(t, err)
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	cert, key, err = made.Encode()
 	require.NoError(t, err)
-	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	authority = x509.NewCertPool()
-	require.True(t, authority.AppendCertsFromPEM(cert))
-	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), authority
+	authority.AddCert(root.Certificate)
+	return cert, key, authority
 }
 
 // TestPollersAndSessionsByAddress: resources of one Ironic share its poller, each with its own credentials.

@@ -4,13 +4,10 @@
 package nodeaccess_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -31,7 +28,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/muster-io/muster/apis/pki"
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/nodeaccess"
 )
@@ -256,18 +255,18 @@ func (b *between) served() []pkix.Name {
 // servingRequest makes a key and the request of worker-1 for a certificate that serves at an address; own is the certificate that it signs itself.
 func servingRequest(t *testing.T, address string) (key, csr []byte, own tls.Certificate) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	private, err := pki.NewKey()
+	require.NoError(t, err)
+	key, err = pki.EncodeKey(private)
 	require.NoError(t, err)
 	name := pkix.Name{CommonName: "system:node:worker-1", Organization: []string{"system:nodes"}}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: name, DNSNames: []string{"worker-1"}, IPAddresses: []net.IP{net.ParseIP(address)}}, private)
+	names, addresses := []string{"worker-1"}, []net.IP{net.ParseIP(address)}
+	csr, err = certutil.MakeCSR(private, &name, names, addresses)
 	require.NoError(t, err)
-	encoded, err := x509.MarshalECPrivateKey(private)
-	require.NoError(t, err)
-	template := &x509.Certificate{Subject: name, DNSNames: []string{"worker-1"}, IPAddresses: []net.IP{net.ParseIP(address)}, NotAfter: metav1.Now().AddDate(1, 0, 0)}
+	template := &x509.Certificate{Subject: name, DNSNames: names, IPAddresses: addresses, NotAfter: metav1.Now().AddDate(1, 0, 0)}
 	self, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-		tls.Certificate{Certificate: [][]byte{self}, PrivateKey: private}
+	return key, csr, tls.Certificate{Certificate: [][]byte{self}, PrivateKey: private}
 }
 
 // certified is a serving certificate of worker-1 that the cluster signed for the address.

@@ -5,12 +5,7 @@ package nodeaccess_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -27,10 +22,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/muster-io/muster/apis/addresstest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/pki"
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/nodeaccess"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -117,15 +114,13 @@ func token(id string, change func(*corev1.Secret)) *corev1.Secret {
 // request makes a key and a request for the certificate of a node.
 func request(t *testing.T, node string) (key, csr []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	private, err := pki.NewKey()
 	require.NoError(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
-	}, private)
+	key, err = pki.EncodeKey(private)
 	require.NoError(t, err)
-	encoded, err := x509.MarshalECPrivateKey(private)
+	csr, err = certutil.MakeCSR(private, &pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, nil, nil)
 	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	return key, csr
 }
 
 // A machine with a token becomes a node only by the node manager's approval; its pods are scheduled and have addresses.
