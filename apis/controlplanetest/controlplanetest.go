@@ -20,9 +20,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -46,6 +48,33 @@ type requirements struct {
 // Other tests of the same test binary see them too.
 func WithCRDs(dir fs.FS) Option {
 	return func(r *requirements) { r.crds = append(r.crds, dir) }
+}
+
+// addressClaimCRD is as much of a kind of Cluster API's contract for addresses as Muster uses.
+const addressClaimCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: %[2]s.ipam.cluster.x-k8s.io
+spec:
+  group: ipam.cluster.x-k8s.io
+  names: {kind: %[1]s, listKind: %[1]sList, plural: %[2]s, singular: %[3]s}
+  scope: Namespaced
+  versions:
+  - name: v1beta2
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+// WithAddressClaims installs IPAddressClaim and IPAddress of Cluster API's contract, as WithCRDs does.
+func WithAddressClaims() Option {
+	return WithCRDs(fstest.MapFS{
+		"claims.yaml":    {Data: fmt.Appendf(nil, addressClaimCRD, "IPAddressClaim", "ipaddressclaims", "ipaddressclaim")},
+		"addresses.yaml": {Data: fmt.Appendf(nil, addressClaimCRD, "IPAddress", "ipaddresses", "ipaddress")},
+	})
 }
 
 // Start returns the configuration of an administrator's client for the control plane of this test binary; the first

@@ -4,9 +4,7 @@
 package app
 
 import (
-	"fmt"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,31 +19,9 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-// contractCRD is as much of a kind of Cluster API's contract as this service uses.
-const contractCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: %[2]s.ipam.cluster.x-k8s.io
-spec:
-  group: ipam.cluster.x-k8s.io
-  names: {kind: %[1]s, listKind: %[1]sList, plural: %[2]s, singular: %[3]s}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
-`
-
 // Pools of other providers are asked by IPAddressClaims of Cluster API's contract.
 func TestANodeHasTheAddressOfAPoolOfAnotherProvider(t *testing.T) {
-	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{
-		"claims.yaml":    {Data: fmt.Appendf(nil, contractCRD, "IPAddressClaim", "ipaddressclaims", "ipaddressclaim")},
-		"addresses.yaml": {Data: fmt.Appendf(nil, contractCRD, "IPAddress", "ipaddresses", "ipaddress")},
-	}))
+	controlplanetest.Start(t, controlplanetest.WithAddressClaims())
 	c := newCluster(t, withSystem(t))
 	m, agent := c.waits(func(s *agentv1.InfraEnvSpec) {
 		s.NodeAddresses = []agentv1.NodeAddressPool{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "theirs"}}

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"fmt"
 	"testing"
 	"testing/fstest"
 
@@ -20,31 +19,9 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
 )
 
-// contractCRD is as much of a kind of Cluster API's contract as this operator uses.
-const contractCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: %[2]s.ipam.cluster.x-k8s.io
-spec:
-  group: ipam.cluster.x-k8s.io
-  names: {kind: %[1]s, listKind: %[1]sList, plural: %[2]s, singular: %[3]s}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
-`
-
 func (w *contractSite) installContract() {
 	w.t.Helper()
-	controlplanetest.Start(w.t, controlplanetest.WithCRDs(fstest.MapFS{
-		"claims.yaml":    {Data: fmt.Appendf(nil, contractCRD, "IPAddressClaim", "ipaddressclaims", "ipaddressclaim")},
-		"addresses.yaml": {Data: fmt.Appendf(nil, contractCRD, "IPAddress", "ipaddresses", "ipaddress")},
-	}))
+	controlplanetest.Start(w.t, controlplanetest.WithAddressClaims())
 }
 
 func (w *contractSite) contractObject(kind, name string) *unstructured.Unstructured {
