@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"net"
@@ -72,29 +71,11 @@ func (i *installed) join(t *testing.T) *join.Values {
 // file reads a file of the first-boot data; nil where it has none.
 func (i *installed) file(t *testing.T, path string) []byte {
 	t.Helper()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var ignition struct {
-		Storage struct {
-			Files []struct {
-				Path     string
-				Contents struct{ Source string }
-			}
-		}
-	}
-	if i.data == nil {
+	content, found := i.files(t)[path]
+	if !found {
 		return nil
 	}
-	require.NoError(t, json.Unmarshal(i.data, &ignition))
-	for _, file := range ignition.Storage.Files {
-		if file.Path != path {
-			continue
-		}
-		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(file.Contents.Source, "data:;base64,"))
-		require.NoError(t, err)
-		return content
-	}
-	return nil
+	return []byte(content)
 }
 
 // takesNodes is a ClusterDeployment as pool-operator leaves one whose cluster takes nodes, with the AgentClusterInstall that lets hosts join it. The API server of

@@ -230,11 +230,17 @@ func TestANodeCanBeKept(t *testing.T) {
 	w.operate()
 	d := w.discover("all")
 	h := w.host("node-00001")
+	deletesWithoutNode(w, d, h, uuid)
+}
+
+// deletesWithoutNode deletes a host whose user keeps its node.
+func deletesWithoutNode(w *testEnv, d *metal3v1.BareMetalHostDiscovery, h *metal3v1.BareMetalHost, uuid string) {
+	w.Helper()
 	w.patch(h, `{"metadata":{"annotations":{"discovery.metal3.io/keep-node":"true"}}}`)
-	require.NoError(t, w.Delete(t.Context(), h))
+	require.NoError(w, w.Delete(w.Context(), h))
 	w.gone(h)
 	_, err := w.node(uuid)
-	require.NoError(t, err)
+	require.NoError(w, err)
 	w.status(d, "the machine is ignored", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Ignored == 1 })
 }
 

@@ -369,12 +369,7 @@ func TestANodeOfAManagedHostCanBeKept(t *testing.T) {
 	d := w.discover("all")
 	h := w.host("node-00001")
 	w.reaches(h, metal3v1.StateAvailable)
-	w.patch(h, `{"metadata":{"annotations":{"discovery.metal3.io/keep-node":"true"}}}`)
-	require.NoError(t, w.Delete(t.Context(), h))
-	w.gone(h)
-	_, err := w.node(uuid)
-	require.NoError(t, err)
-	w.status(d, "the machine is ignored", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Ignored == 1 })
+	deletesWithoutNode(w, d, h, uuid)
 }
 
 func TestAPausedHostIsNotTouched(t *testing.T) {

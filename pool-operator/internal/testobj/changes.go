@@ -5,6 +5,8 @@ package testobj
 
 import (
 	"maps"
+	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,18 @@ import (
 )
 
 // The tables of this file change one thing that planners read, by the field of package poolview that shows it. Tests of wake-ups demand that every field is in them.
+
+// FieldsOf returns the names of the fields of a struct, without those that are left out, sorted.
+func FieldsOf(value any, without []string) []string {
+	var out []string
+	for field := range reflect.TypeOf(value).Fields() {
+		if !slices.Contains(without, field.Name) {
+			out = append(out, field.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 func annotate(o metav1.Object, key, value string) {
 	annotations := map[string]string{}

@@ -5,7 +5,6 @@ package clusterclaim
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ var whatWakes = map[string]string{
 }
 
 func TestEverythingThatThePlanReadsHasSomethingThatWakesTheClaim(t *testing.T) {
-	require.Equal(t, fieldsOf(claimplan.Snapshot{}, nil), slices.Sorted(maps.Keys(whatWakes)))
+	require.Equal(t, testobj.FieldsOf(claimplan.Snapshot{}, nil), slices.Sorted(maps.Keys(whatWakes)))
 }
 
 // woken returns the names of the claims that an event wakes.
@@ -62,7 +61,7 @@ func TestAClaimIsWokenByEveryFieldOfItsCluster(t *testing.T) {
 	before.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "team", PoolName: "p"}
 	s := newShell(t, interceptor.Funcs{}, claim, before)
 	changes := testobj.ClusterChanges(noon)
-	require.Equal(t, fieldsOf(poolview.Cluster{}, testobj.FixedOfClusters()), slices.Sorted(maps.Keys(changes)))
+	require.Equal(t, testobj.FieldsOf(poolview.Cluster{}, testobj.FixedOfClusters()), slices.Sorted(maps.Keys(changes)))
 	for field, change := range changes {
 		t.Run(field, func(t *testing.T) {
 			after := before.DeepCopy()
@@ -89,7 +88,7 @@ func TestAWaitingClaimIsWokenByEveryFieldOfItsPool(t *testing.T) {
 	doomed := before.DeepCopy()
 	doomed.Status.Operations = []hivev1.ClusterPoolOperation{{Kind: hivev1.OperationDelete, Namespace: "x", UID: "uid-x"}}
 	changes := testobj.PoolChanges(noon)
-	require.Equal(t, fieldsOf(poolview.Pool{}, nil), slices.Sorted(maps.Keys(changes)))
+	require.Equal(t, testobj.FieldsOf(poolview.Pool{}, nil), slices.Sorted(maps.Keys(changes)))
 	for field, change := range changes {
 		t.Run(field, func(t *testing.T) {
 			old := before
@@ -140,16 +139,4 @@ func TestTheHeadOfTheQueueIsWokenWhenAClaimBeforeItStopsWaiting(t *testing.T) {
 			}), "next")
 		})
 	}
-}
-
-// fieldsOf are the names of the fields of a struct, without those that are left out.
-func fieldsOf(value any, without []string) []string {
-	var out []string
-	for field := range reflect.TypeOf(value).Fields() {
-		if !slices.Contains(without, field.Name) {
-			out = append(out, field.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

@@ -73,7 +73,7 @@ func ingredients(pool *hivev1.ClusterPool) []client.Object {
 }
 
 func TestEverythingThatThePlanReadsHasSomethingThatWakesThePool(t *testing.T) {
-	require.Equal(t, fieldsOf(poolplan.Snapshot{}, nil), slices.Sorted(maps.Keys(whatWakes)))
+	require.Equal(t, testobj.FieldsOf(poolplan.Snapshot{}, nil), slices.Sorted(maps.Keys(whatWakes)))
 	pool := testobj.Pool("p", testobj.PullSecret("pull"), testobj.InstallConfigTemplate("template"), func(p *hivev1.ClusterPool) {
 		p.Spec.Platform = hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"credentialsSecretRef":{"name":"cloud"}}`)}}
 	})
@@ -128,7 +128,7 @@ func TestAPoolIsWokenByEveryFieldOfItsClusters(t *testing.T) {
 	before.Spec.PowerState = hivev1.PowerStateHibernating
 	before.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "p"}
 	changes := testobj.ClusterChanges(at)
-	require.Equal(t, fieldsOf(poolview.Cluster{}, testobj.FixedOfClusters()), slices.Sorted(maps.Keys(changes)))
+	require.Equal(t, testobj.FieldsOf(poolview.Cluster{}, testobj.FixedOfClusters()), slices.Sorted(maps.Keys(changes)))
 	for field, change := range changes {
 		t.Run(field, func(t *testing.T) {
 			after := before.DeepCopy()
@@ -147,7 +147,7 @@ func TestAPoolIsWokenByEveryFieldOfItsClaims(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	before := testobj.Claim("c", "p")
 	changes := testobj.ClaimChanges(at)
-	require.Equal(t, fieldsOf(poolview.Claim{}, testobj.FixedOfClaims()), slices.Sorted(maps.Keys(changes)))
+	require.Equal(t, testobj.FieldsOf(poolview.Claim{}, testobj.FixedOfClaims()), slices.Sorted(maps.Keys(changes)))
 	for field, change := range changes {
 		t.Run(field, func(t *testing.T) {
 			after := before.DeepCopy()
@@ -162,16 +162,4 @@ func TestAPoolIsWokenByEveryFieldOfItsClaims(t *testing.T) {
 func differs(t *testing.T, field string, before, after any) {
 	t.Helper()
 	require.NotEqual(t, reflect.ValueOf(before).FieldByName(field).Interface(), reflect.ValueOf(after).FieldByName(field).Interface(), "the change is one of the field")
-}
-
-// fieldsOf are the names of the fields of a struct, without those that are left out.
-func fieldsOf(value any, without []string) []string {
-	var out []string
-	for field := range reflect.TypeOf(value).Fields() {
-		if !slices.Contains(without, field.Name) {
-			out = append(out, field.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
