@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/intern"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -26,18 +27,15 @@ type Cache struct {
 	mu        sync.RWMutex
 	entries   map[domain.HostKey]*Entry
 	byCluster map[string]map[domain.HostKey]struct{}
-	// byMAC are the hosts of an InfraEnv that report a MAC.
-	byMAC map[nic]map[domain.HostKey]struct{}
+	// byMAC are the hosts of an InfraEnv that report a MAC: mostly one, for which a map would be large.
+	byMAC map[nic][]domain.HostKey
 	// epoch grows with all that other replicas change, and with each host that is deleted.
 	epoch int64
 	// unread are hosts that other replicas made or changed since this one read them.
 	unread map[domain.HostKey]struct{}
-	// messages are those of results. Most are those of other hosts too, and are in memory once.
-	messages map[string]string
+	// messages are those of results. Most are those of other hosts too.
+	messages intern.Texts
 }
-
-// mostMessages is how many messages are kept; all are forgotten when there are more.
-const mostMessages = 4096
 
 // nic is a network interface as machines of an InfraEnv report it. Machines may report what is not theirs, also one another's.
 type nic struct{ infraEnv, mac string }
@@ -46,8 +44,7 @@ type nic struct{ infraEnv, mac string }
 func New(clock *UpClock, wall func() time.Time, disconnectAfter time.Duration) *Cache {
 	return &Cache{
 		clock: clock, wall: wall, disconnectAfter: disconnectAfter,
-		entries: map[domain.HostKey]*Entry{}, byCluster: map[string]map[domain.HostKey]struct{}{}, byMAC: map[nic]map[domain.HostKey]struct{}{}, unread: map[domain.HostKey]struct{}{},
-		messages: map[string]string{},
+		entries: map[domain.HostKey]*Entry{}, byCluster: map[string]map[domain.HostKey]struct{}{}, byMAC: map[nic][]domain.HostKey{}, unread: map[domain.HostKey]struct{}{},
 	}
 }
 
@@ -73,18 +70,21 @@ func (c *Cache) Keys() []domain.HostKey {
 }
 
 // OfCluster returns the hosts of a cluster, without an order. They are not to be changed.
-func (c *Cache) OfCluster(id string) []*domain.Host { return of(c, c.byCluster, id) }
+func (c *Cache) OfCluster(id string) []*domain.Host {
+	return c.of(func() []domain.HostKey { return slices.Collect(maps.Keys(c.byCluster[id])) })
+}
 
 // OfMAC returns the hosts of an InfraEnv that report a MAC, without an order. They are not to be changed.
 func (c *Cache) OfMAC(infraEnvID, mac string) []*domain.Host {
-	return of(c, c.byMAC, nic{infraEnvID, strings.ToLower(mac)})
+	return c.of(func() []domain.HostKey { return c.byMAC[nic{infraEnvID, strings.ToLower(mac)}] })
 }
 
-// of returns the hosts that an index has under a key.
-func of[K comparable](c *Cache, index map[K]map[domain.HostKey]struct{}, at K) []*domain.Host {
+// of returns the hosts whose keys an index has, which found reads while the cache is held.
+func (c *Cache) of(found func() []domain.HostKey) []*domain.Host {
 	c.mu.RLock()
-	entries := make([]*Entry, 0, len(index[at]))
-	for key := range index[at] {
+	keys := found()
+	entries := make([]*Entry, 0, len(keys))
+	for _, key := range keys {
 		entries = append(entries, c.entries[key])
 	}
 	c.mu.RUnlock()
@@ -189,22 +189,14 @@ func (c *Cache) Confirm(h *domain.Host, read int64) *Entry {
 	return e
 }
 
-// once returns results whose messages are in memory once. The caller holds the cache.
+// once returns results whose messages are in memory once.
 func (c *Cache) once(before *domain.Host, results []validate.Result) []validate.Result {
 	if len(results) == 0 || before != nil && len(before.Validations) > 0 && &before.Validations[0] == &results[0] {
 		return results
 	}
 	results = slices.Clone(results)
 	for i := range results {
-		kept, known := c.messages[results[i].Message]
-		if known {
-			results[i].Message = kept
-			continue
-		}
-		if len(c.messages) >= mostMessages {
-			clear(c.messages)
-		}
-		c.messages[results[i].Message] = results[i].Message
+		results[i].Message = c.messages.Once(results[i].Message)
 	}
 	return results
 }
@@ -235,41 +227,45 @@ func (c *Cache) index(before, now *domain.Host) {
 		before = &domain.Host{}
 	}
 	if before.ClusterID != now.ClusterID {
-		leave(c.byCluster, before.ClusterID, now.HostKey)
+		c.leaveCluster(before)
 		if now.ClusterID != "" {
-			enter(c.byCluster, now.ClusterID, now.HostKey)
+			if c.byCluster[now.ClusterID] == nil {
+				c.byCluster[now.ClusterID] = map[domain.HostKey]struct{}{}
+			}
+			c.byCluster[now.ClusterID][now.HostKey] = struct{}{}
 		}
 	}
 	if slices.Equal(before.Summary.MACAddresses, now.Summary.MACAddresses) {
 		return
 	}
-	for _, mac := range before.Summary.MACAddresses {
-		leave(c.byMAC, nic{now.InfraEnvID, mac}, now.HostKey)
-	}
+	c.leaveMACs(before)
 	for _, mac := range now.Summary.MACAddresses {
-		enter(c.byMAC, nic{now.InfraEnvID, mac}, now.HostKey)
+		if at := (nic{now.InfraEnvID, mac}); !slices.Contains(c.byMAC[at], now.HostKey) {
+			c.byMAC[at] = append(c.byMAC[at], now.HostKey)
+		}
 	}
 }
 
 // leave takes a host out of the indexes.
 func (c *Cache) leave(h *domain.Host) {
-	leave(c.byCluster, h.ClusterID, h.HostKey)
+	c.leaveCluster(h)
+	c.leaveMACs(h)
+}
+
+func (c *Cache) leaveCluster(h *domain.Host) {
+	delete(c.byCluster[h.ClusterID], h.HostKey)
+	if len(c.byCluster[h.ClusterID]) == 0 {
+		delete(c.byCluster, h.ClusterID)
+	}
+}
+
+func (c *Cache) leaveMACs(h *domain.Host) {
 	for _, mac := range h.Summary.MACAddresses {
-		leave(c.byMAC, nic{h.InfraEnvID, mac}, h.HostKey)
-	}
-}
-
-func enter[K comparable](index map[K]map[domain.HostKey]struct{}, at K, key domain.HostKey) {
-	if index[at] == nil {
-		index[at] = map[domain.HostKey]struct{}{}
-	}
-	index[at][key] = struct{}{}
-}
-
-func leave[K comparable](index map[K]map[domain.HostKey]struct{}, at K, key domain.HostKey) {
-	delete(index[at], key)
-	if len(index[at]) == 0 {
-		delete(index, at)
+		at := nic{h.InfraEnvID, mac}
+		c.byMAC[at] = slices.DeleteFunc(c.byMAC[at], func(key domain.HostKey) bool { return key == h.HostKey })
+		if len(c.byMAC[at]) == 0 {
+			delete(c.byMAC, at)
+		}
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/intern"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // Rows keep an object whole in doc; columns are what is searched for and what must be unique.
@@ -135,7 +138,25 @@ func (r hostRow) decode() (*domain.Host, error) {
 		return nil, fmt.Errorf("decoding host %s/%s: %w", r.InfraEnvID, r.HostID, err)
 	}
 	h.Revision = r.Revision
+	share(h)
 	return h, nil
+}
+
+// hostTexts are those that hosts have in common: all hosts are in memory.
+var hostTexts intern.Texts
+
+// share makes a host that was read refer to what others have as well.
+func share(h *domain.Host) {
+	h.State = lifecycle.State(hostTexts.Once(string(h.State)))
+	hostTexts.Share(&h.Role, &h.InfraEnvID, &h.User, &h.Organization, &h.ClusterID, &h.StateInfo, &h.AgentVersion, &h.Summary.CPUArchitecture, &h.Summary.Manufacturer, &h.Summary.ProductName)
+	for i := range h.Validations {
+		v := &h.Validations[i]
+		v.Status = validate.Status(hostTexts.Once(string(v.Status)))
+		hostTexts.Share(&v.ID, &v.Category, &v.Message)
+	}
+	for i := range h.NTPSources {
+		hostTexts.Share(&h.NTPSources[i].Name, &h.NTPSources[i].State)
+	}
 }
 
 func (r eventRow) event() domain.Event {
