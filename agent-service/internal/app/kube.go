@@ -182,7 +182,10 @@ func (k *kube) serve(ctx context.Context) error {
 		Logger: zapr.NewLogger(k.log),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&metal3v1.BareMetalHost{}: {Label: labelled}}, // the others do not concern this service
+			ByObject: map[client.Object]cache.ByObject{
+				&metal3v1.BareMetalHost{}: {Label: labelled}, // the others do not concern this service
+				&agentv1.Agent{}:          {Transform: agent.Transform()},
+			},
 		},
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: new(true)},
 		LeaderElection:                k.options.LeaderElect,
