@@ -6,7 +6,9 @@ package nodeaddress
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -50,16 +52,47 @@ func NewClaims(mgr ctrl.Manager) (Claims, error) {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	log := mgr.GetLogger().WithValues("controller", "nodeaddress")
 	made := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeaddress").
-		For(&agentv1.Agent{}, builder.WithPredicates(news.ComesAndGoes)).
+		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent), builder.WithPredicates(news.ComesAndGoes)).
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, RateLimiter: news.RateLimiter[ctrl.Request]()})
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WithLogConstructor(func(request *ctrl.Request) logr.Logger {
+			if request == nil {
+				return log
+			}
+			return log.WithValues("Agent", request.NamespacedName)
+		})
 	for _, kind := range r.Kinds {
 		made = made.WatchesRawSource(source.Kind(r.Claims, client.Object(empty(kind.Claim)), handler.EnqueueRequestsFromMapFunc(ofClaim)))
 	}
 	return made.Complete(tracing.Reconciler("nodeaddress", outcome.Reconciler[ctrl.Request](r)))
+}
+
+// ofAgent is an Agent that was made or deleted, where there is something to do about its addresses: of a thousand machines that register at once there often is nothing.
+func (r *Reconciler) ofAgent(ctx context.Context, object client.Object) []ctrl.Request {
+	key := client.ObjectKeyFromObject(object)
+	if !r.addressed(ctx, key, agent.HostKey(object)) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: key}}
+}
+
+// addressed is false for an Agent that has no claims and whose host gets no addresses and has none: Reconcile has nothing to do. Where that is not known it is true.
+func (r *Reconciler) addressed(ctx context.Context, key client.ObjectKey, of domain.HostKey) bool {
+	claims, err := r.claims(ctx, key)
+	if err != nil || len(claims) > 0 {
+		return true
+	}
+	var infraEnvs agentv1.InfraEnvList
+	err = r.Client.List(ctx, &infraEnvs, client.InNamespace(key.Namespace), client.MatchingFields{infraenv.UIDIndex: of.InfraEnvID}, client.UnsafeDisableDeepCopy)
+	if err != nil || len(infraEnvs.Items) == 0 || len(infraenv.Pools(infraEnvs.Items[0].Spec)) > 0 {
+		return true
+	}
+	host, err := r.Service.GetHost(ctx, domain.Kubernetes, of)
+	return err != nil || len(host.Addressing.Pools) > 0
 }
 
 func ofClaim(_ context.Context, object client.Object) []ctrl.Request {
@@ -87,7 +120,9 @@ func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []ctrl
 	if change.Kind != domain.HostChanged {
 		return nil
 	}
-	return r.agents(ctx, client.MatchingFields{agent.HostIndex: change.Host.String()})
+	return slices.DeleteFunc(r.agents(ctx, client.MatchingFields{agent.HostIndex: change.Host.String()}), func(one ctrl.Request) bool {
+		return !r.addressed(ctx, one.NamespacedName, change.Host)
+	})
 }
 
 func (r *Reconciler) agents(ctx context.Context, options ...client.ListOption) []ctrl.Request {
