@@ -249,9 +249,14 @@ func (s *site) clusters(ctx context.Context, n int) ([]string, error) {
 
 // await asks ten times a second, and fails with what is missing after limit.
 func await(ctx context.Context, limit time.Duration, missing func() (string, error)) error {
+	return awaitEach(ctx, 100*time.Millisecond, limit, missing)
+}
+
+// awaitEach is await with another interval.
+func awaitEach(ctx context.Context, interval, limit time.Duration, missing func() (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		what, err := missing()

@@ -99,10 +99,13 @@ func (s *site) registrations(ctx context.Context, n int) ([]time.Duration, error
 
 const agents = "agents"
 
+// writtenInterval is how exact agentsWritten is: a tenth of a second would be a part of what is measured.
+const writtenInterval = 10 * time.Millisecond
+
 // agentsWritten waits until the service has done n writes of a kind, and returns how long that took since begin.
 func (s *site) agentsWritten(ctx context.Context, kind bench.Kind, before counts, n int, begin time.Time) (took time.Duration, err error) {
 	var next time.Time
-	return took, await(ctx, 5*time.Minute, func() (string, error) {
+	return took, awaitEach(ctx, writtenInterval, 5*time.Minute, func() (string, error) {
 		if time.Now().Before(next) {
 			return "the Agents are being written", nil
 		}
