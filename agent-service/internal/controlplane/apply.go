@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,7 +56,7 @@ func (m Machine) client() (*client, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(m.CA))
 	return &client{
-		server: m.Server, groups: map[string][]apiResource{},
+		server: m.server(), groups: map[string][]apiResource{},
 		http: &http.Client{Timeout: answerTimeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate},
 		}}},
@@ -73,8 +74,11 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) ([]by
 	if err != nil {
 		return nil, err
 	}
-	if body != nil {
+	switch {
+	case method == http.MethodPatch:
 		request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	case body != nil:
+		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -88,9 +92,23 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) ([]by
 	if response.StatusCode >= http.StatusBadRequest {
 		var status struct{ Message string }
 		_ = json.Unmarshal(content, &status) // it is empty for others
-		return nil, fmt.Errorf("the API server answers %s to %s %s: %s", response.Status, method, path, status.Message)
+		return nil, &refusal{response.StatusCode, fmt.Sprintf("the API server answers %s to %s %s: %s", response.Status, method, path, status.Message)}
 	}
 	return content, nil
+}
+
+// refusal is an answer of the API server that is an error.
+type refusal struct {
+	code    int
+	message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+// answers is true for an error that is an answer with one of these codes.
+func answers(err error, codes ...int) bool {
+	var r *refusal
+	return errors.As(err, &r) && slices.Contains(codes, r.code)
 }
 
 // object is a document as far as its address says.

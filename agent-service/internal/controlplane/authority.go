@@ -34,8 +34,15 @@ type leaf struct {
 	user, group string
 	names       []string
 	addresses   []net.IP
-	usage       x509.ExtKeyUsage
+	usage       []x509.ExtKeyUsage
 }
+
+// Usages of certificates. Peers are servers and clients of each other.
+var (
+	asClient = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	asServer = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	asPeer   = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+)
 
 // newAuthority makes an authority that signs its own certificate.
 func newAuthority(now time.Time, name string) (authority, pair, error) {
@@ -61,7 +68,7 @@ func readAuthority(from pair) (authority, error) {
 
 // issue makes a key and a certificate for it.
 func (a authority) issue(now time.Time, valid time.Duration, l leaf) (pair, error) {
-	asked := pki.Leaf{User: l.user, Names: l.names, Addresses: l.addresses, Usages: []x509.ExtKeyUsage{l.usage}}
+	asked := pki.Leaf{User: l.user, Names: l.names, Addresses: l.addresses, Usages: l.usage}
 	if l.group != "" {
 		asked.Groups = []string{l.group}
 	}
@@ -75,4 +82,13 @@ func (a authority) issue(now time.Time, valid time.Duration, l leaf) (pair, erro
 func encode(made pki.Pair) (pair, error) {
 	certificate, key, err := made.Encode()
 	return pair{certificate, key}, err
+}
+
+// newKey makes a key, in PEM.
+func newKey() ([]byte, error) {
+	key, err := pki.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	return pki.EncodeKey(key)
 }

@@ -129,7 +129,11 @@ func TestTheDataOfAControlPlaneIsChecked(t *testing.T) {
 	for wanted, data := range map[string]string{
 		"is not a JSON object": `{"caKey": "SECRET`, "server is not a URL": `{"server":"http://192.0.2.7:6443","caKey":"SECRET"}`,
 		"server names no address": `{"server":"https://host:6443","caKey":"SECRET"}`, "caKey holds no PEM block": `{"server":"https://192.0.2.7:6443","caKey":"SECRET"}`,
-		"podCIDRs and serviceCIDRs are needed": `{"server":"https://192.0.2.7:6443","caKey":"SECRET"}`,
+		"podCIDRs and serviceCIDRs are needed":                                                   `{"server":"https://192.0.2.7:6443","caKey":"SECRET"}`,
+		"group.members needs three machines":                                                     `{"server":"https://192.0.2.7:6443","group":{"name":"a","members":[{"name":"a","address":"192.0.2.7"},{"name":"b","address":"192.0.2.8"}],"serviceAccountKey":"SECRET"}}`,
+		"group.members needs three machines or more, each with a name and an address of its own": `{"server":"https://192.0.2.7:6443","group":{"name":"a","members":[{"name":"a","address":"192.0.2.7"},{"name":"b","address":"192.0.2.8"},{"name":"c","address":"192.0.2.8"}],"etcd":{"caKey":"SECRET"}}}`,
+		"group.name is none of group.members":                                                    `{"server":"https://192.0.2.7:6443","group":{"name":"d","members":[{"name":"a","address":"192.0.2.7"}],"frontProxy":{"caKey":"SECRET"}}}`,
+		"group.etcd.caKey holds no PEM block":                                                    `{"server":"https://192.0.2.7:6443","group":{"name":"d","etcd":{"caKey":"SECRET"}}}`,
 	} {
 		_, err := join.ReadControlPlane([]byte(data))
 		require.ErrorContains(t, err, wanted)

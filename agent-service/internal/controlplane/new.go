@@ -4,23 +4,25 @@
 package controlplane
 
 import (
-	"crypto/x509"
 	"fmt"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/apis/nodeobjects"
 )
 
 // Secrets are what agent-service keeps of a control plane that it made.
 type Secrets struct {
-	// CAKey is the key of the cluster's authority; empty when the cluster is installed, as its machine has it then.
+	// CAKey is the key of the cluster's authority; empty when the cluster is installed, as its machines have it then.
 	CAKey string `json:"caKey,omitempty"`
 	// Admin is the administrator's kubeconfig; empty when the cluster is installed, as it is kept with the cluster then.
 	Admin string `json:"admin,omitempty"`
 	// NodeManager is the kubeconfig of node access.
 	NodeManager string `json:"nodeManager"`
+	// Shared is what the machines of a group have in common; nil where one machine runs the control plane, and when the cluster is installed.
+	Shared *join.Shared `json:"shared,omitempty"`
 }
 
 // String hides the secrets.
@@ -37,8 +39,8 @@ func New(now time.Time, cluster, server string) (ca string, secrets Secrets, err
 	}
 	ca, secrets.CAKey = string(made.certificate), string(made.key)
 	for into, user := range map[*string]leaf{
-		&secrets.Admin:       {user: "system:admin", group: "system:masters", usage: x509.ExtKeyUsageClientAuth},
-		&secrets.NodeManager: {user: nodeobjects.NodeManagerUser, usage: x509.ExtKeyUsageClientAuth},
+		&secrets.Admin:       {user: "system:admin", group: "system:masters", usage: asClient},
+		&secrets.NodeManager: {user: nodeobjects.NodeManagerUser, usage: asClient},
 	} {
 		credentials, err := root.issue(now, lifetime-clockSkew, user)
 		if err != nil {
@@ -53,6 +55,21 @@ func New(now time.Time, cluster, server string) (ca string, secrets Secrets, err
 		*into = string(content)
 	}
 	return ca, secrets, nil
+}
+
+// NewShared makes what the machines of a group have in common.
+func NewShared(now time.Time) (*join.Shared, error) {
+	var shared join.Shared
+	for name, into := range map[string]*join.Authority{"front-proxy-ca": &shared.FrontProxy, "etcd-ca": &shared.Etcd} {
+		_, made, err := newAuthority(now, name)
+		if err != nil {
+			return nil, err
+		}
+		*into = join.Authority{CA: string(made.certificate), CAKey: string(made.key)}
+	}
+	key, err := newKey()
+	shared.ServiceAccountKey = string(key)
+	return &shared, err
 }
 
 // kubeconfig is that of one user of one cluster, which gives all of it a name.

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-io/muster/agent-service/internal/apiaddress"
 	"github.com/muster-io/muster/agent-service/internal/controlplane"
 	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/supervise"
@@ -95,12 +96,16 @@ func (n node) programs() []supervise.Program {
 	}
 	if n.plane != nil {
 		programs = append(programs, controlplane.Machine{
-			ControlPlane: n.plane, Dir: controlPlanePath, Programs: programsPath, Manifests: manifestsPath, Process: n.processIn,
+			ControlPlane: n.plane, Dir: controlPlanePath, Programs: programsPath, Manifests: manifestsPath, Process: n.processIn, Interfaces: apiaddress.Interfaces{}, Say: say,
 		}.Supervised("network")...)
 	}
 	if n.joins {
+		needed := []string{"network", "containerd"}
+		if n.plane != nil && n.plane.Group != nil { // its Node says that the control plane of this machine is up, too
+			needed = append(needed, controlplane.Answers)
+		}
 		programs = append(programs,
-			supervise.Program{Name: "kubelet", After: []string{"network", "containerd"}, Run: n.process(kubeletPath, kubeletArguments(n.values)...), Ready: healthy(kubeletHealth)},
+			supervise.Program{Name: "kubelet", After: needed, Run: n.process(kubeletPath, kubeletArguments(n.values)...), Ready: healthy(kubeletHealth)},
 			supervise.Program{Name: "certificate", Once: true, Run: n.joined},
 			supervise.Program{Name: "kube-proxy", After: []string{"certificate"}, Run: n.process(kubeProxyPath, kubeProxyArguments(n.values)...)},
 		)

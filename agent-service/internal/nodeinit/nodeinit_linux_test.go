@@ -64,6 +64,20 @@ func TestAMachineThatJoinsNothingRunsNoKubelet(t *testing.T) {
 	}, names(node{joins: true, values: values(), plane: &join.ControlPlane{Server: "https://192.0.2.7:6443"}}))
 }
 
+// The Node of a machine that runs a control plane with others becomes Ready after its API server.
+func TestTheKubeletOfAGroupWaitsForTheAPIServerOfItsMachine(t *testing.T) {
+	own := join.Member{Name: "worker-1", Address: netip.MustParseAddr("192.0.2.7")}
+	n := node{joins: true, values: values(), plane: &join.ControlPlane{Server: "https://192.0.2.100:6443", Group: &join.Group{
+		Name: own.Name, Members: []join.Member{own, {Name: "b", Address: netip.MustParseAddr("192.0.2.8")}, {Name: "c", Address: netip.MustParseAddr("192.0.2.9")}},
+	}}}
+	assert.Contains(t, names(n), "api address")
+	for _, p := range n.programs() {
+		if p.Name == "kubelet" {
+			assert.Equal(t, []string{"network", "containerd", "kube-apiserver"}, p.After)
+		}
+	}
+}
+
 // disk is a disk of some size whose first MiBs an image has been written to, and that was in use before.
 func disk(t *testing.T, mebibytes int64) *os.File {
 	t.Helper()
