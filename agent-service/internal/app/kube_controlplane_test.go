@@ -277,16 +277,27 @@ func assertHidden(t *testing.T, c *cluster, plane *join.ControlPlane, deployment
 	}
 }
 
-// An image that runs control planes runs one for a cluster: another number is refused at once, with what to write instead.
-func TestThreeControlPlanesAreRefused(t *testing.T) {
+// An image that runs control planes runs one for a cluster, or three with an address that belongs to no machine: another number is refused at once, with what to write instead.
+func TestTwoControlPlanesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, runsControlPlanes(t))
-	_, install := c.deployment(func(s *hiveextv1.AgentClusterInstallSpec) { s.ProvisionRequirements.ControlPlaneAgents = 3 })
+	_, install := c.deployment(func(s *hiveextv1.AgentClusterInstallSpec) { s.ProvisionRequirements.ControlPlaneAgents = 2 })
 	synced := func() *hivev1.Condition {
 		return hivev1.FindCondition(install.Status.Conditions, agentv1.ConditionSpecSynced)
 	}
-	c.until(install, "it is refused", func() bool { return synced() != nil && synced().Reason == agentv1.ReasonInputError })
-	assert.Contains(t, synced().Message, "set the number of control plane machines to 1 (provisionRequirements.controlPlaneAgents")
-	change(c, install, func(i *hiveextv1.AgentClusterInstall) { i.Spec.ProvisionRequirements.ControlPlaneAgents = 1 })
+	refused := func(says string) {
+		t.Helper()
+		c.until(install, "it is refused", func() bool {
+			return synced() != nil && synced().Reason == agentv1.ReasonInputError && strings.Contains(synced().Message, says)
+		})
+	}
+	refused("set the number of control plane machines to 1 or 3 (provisionRequirements.controlPlaneAgents")
+	change(c, install, func(i *hiveextv1.AgentClusterInstall) { i.Spec.ProvisionRequirements.ControlPlaneAgents = 3 })
+	refused("leave out userManagedNetworking")
+	change(c, install, func(i *hiveextv1.AgentClusterInstall) { i.Spec.Networking.UserManagedNetworking = nil })
+	refused("state one address in their network (apiVIPs")
+	change(c, install, func(i *hiveextv1.AgentClusterInstall) { i.Spec.APIVIPs = []string{"192.0.2.100"} })
+	refused("192.0.2.100 of the API is in none of the networks of the machines, 10.0.0.0/8")
+	change(c, install, func(i *hiveextv1.AgentClusterInstall) { i.Spec.APIVIPs = []string{"10.0.0.100"} })
 	c.until(install, "it is taken", func() bool { return synced().Reason == agentv1.ReasonSyncOK })
 }

@@ -32,7 +32,7 @@ type Cluster struct {
 	Preparation        Preparation `json:",omitzero"`
 	// RestoredAt is when the cluster came back as installed after the service lost its data, zero for others.
 	RestoredAt time.Time `json:",omitzero"`
-	// ControlPlane is that which a host of the cluster runs, nil for clusters whose control plane the service does not make.
+	// ControlPlane is that which hosts of the cluster run, nil for clusters whose control plane the service does not make.
 	ControlPlane *ControlPlane `json:",omitempty"`
 	// Kubeconfig is a secret, kept once the cluster is installed.
 	Kubeconfig string

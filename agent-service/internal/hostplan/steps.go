@@ -266,11 +266,14 @@ func (r *Rules) Image(c *domain.Cluster, h *domain.Host) (agentproto.OSImage, er
 
 // Check is what is wrong with the settings of a cluster that is not installed, nil for nothing. Kube is its custom resource, empty for none.
 func (r *Rules) Check(c domain.ClusterSettings, kube domain.KubeRef) error {
-	runs := slices.ContainsFunc(r.OSImages, func(image agentproto.OSImage) bool { return image.Version == c.OpenshiftVersion && image.ControlPlane })
-	if runs && kube != (domain.KubeRef{}) && !c.Imported && c.ControlPlaneCount != 1 {
-		return domain.RefuseControlPlanes(c.OpenshiftVersion, c.ControlPlaneCount)
+	if err := c.Check(); err != nil {
+		return err
 	}
-	return c.Check()
+	runs := slices.ContainsFunc(r.OSImages, func(image agentproto.OSImage) bool { return image.Version == c.OpenshiftVersion && image.ControlPlane })
+	if runs && kube != (domain.KubeRef{}) && !c.Imported {
+		return c.CheckControlPlanes()
+	}
+	return nil
 }
 
 // device is the path of the disk that a host writes: the one that was recorded when it began.

@@ -197,11 +197,12 @@ func (s *Clusters) InstallCluster(ctx context.Context, by domain.Principal, id s
 				return err
 			}
 		}
-		if first := slices.IndexFunc(ready, func(h *domain.Host) bool { return h.Role == "master" }); first >= 0 {
-			ready[first].Bootstrap = true
-			return w.MakeControlPlane(ctx, c, ready[first])
+		masters := slices.DeleteFunc(slices.Clone(ready), func(h *domain.Host) bool { return h.Role != "master" })
+		if len(masters) == 0 {
+			return nil
 		}
-		return nil
+		masters[0].Bootstrap = true
+		return w.MakeControlPlane(ctx, c, masters[:max(1, min(len(masters), c.ControlPlaneCount))], members)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
@@ -67,9 +69,11 @@ func (w *testEnv) planeCluster(hosts int, change ...func(*domain.ClusterSettings
 	require.NoError(w.t, err)
 	var keys []domain.HostKey
 	for i := range hosts {
-		key := w.register(e, "n"+string(rune('a'+i)))
+		name := "n" + string(rune('a'+i))
+		key := w.register(e, name)
+		w.reply(key, agentproto.StepInventory, 0, machine(name, at(fmt.Sprintf("192.0.2.%d/24", 7+i))))
 		_, err := w.UpdateHost(w.t.Context(), alice, key, func(s *domain.HostSettings) error {
-			if s.Role = "worker"; i == 0 {
+			if s.Role = "worker"; i < settings.ControlPlaneCount {
 				s.Role = "master"
 			}
 			return nil
@@ -80,6 +84,16 @@ func (w *testEnv) planeCluster(hosts int, change ...func(*domain.ClusterSettings
 		keys = append(keys, key)
 	}
 	return c, keys
+}
+
+// at gives a machine one address.
+func at(address string) func(*hardware.Inventory) {
+	return func(i *hardware.Inventory) { i.Interfaces[0].IPV4Addresses = []string{address} }
+}
+
+// three are settings of a cluster with three control planes.
+func three(s *domain.ClusterSettings) {
+	s.ControlPlaneCount, s.WorkerCount, s.APIVIPs = 3, s.WorkerCount-2, []string{"192.0.2.100"}
 }
 
 // files are those of first-boot data.
@@ -244,36 +258,164 @@ func (w *testEnv) reinstall(c *domain.Cluster, keys []domain.HostKey) {
 func TestOtherNumbersOfControlPlanesAreRefused(t *testing.T) {
 	t.Parallel()
 	w, _ := newPlaneEnv(t)
-	for _, count := range []int{0, 2, 3} {
+	for _, count := range []int{0, 2, 4, 5} {
 		_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: nodeVersion, ControlPlaneCount: count, WorkerCount: 1}})
 		assert.Equal(t, "ControlPlaneCountUnsupported", domain.ReasonOf(err), count)
-		require.ErrorContains(t, err, "set the number of control plane machines to 1 (provisionRequirements.controlPlaneAgents, control_plane_count)")
+		require.ErrorContains(t, err, "set the number of control plane machines to 1 or 3 (provisionRequirements.controlPlaneAgents, control_plane_count)")
 	}
-	for _, settings := range []domain.ClusterSettings{{OpenshiftVersion: nodeVersion, Imported: true}, {OpenshiftVersion: "4.18", ControlPlaneCount: 3}} {
+	for _, settings := range []domain.ClusterSettings{{OpenshiftVersion: nodeVersion, Imported: true}, {OpenshiftVersion: "4.18", ControlPlaneCount: 5}} {
 		_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: settings})
 		require.NoError(t, err, "it has its control plane elsewhere, or an image that runs none")
 	}
-	_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{OpenshiftVersion: nodeVersion, ControlPlaneCount: 3}})
+	_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{OpenshiftVersion: nodeVersion, ControlPlaneCount: 5}})
 	require.NoError(t, err, "it is no custom resource: its hosts join nothing")
 	c, _ := w.planeCluster(0, func(s *domain.ClusterSettings) { s.WorkerCount = 0 })
-	_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.ControlPlaneCount = 3; return nil })
+	_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.ControlPlaneCount = 2; return nil })
 	assert.Equal(t, "ControlPlaneCountUnsupported", domain.ReasonOf(err))
+}
+
+func TestThreeControlPlanesNeedAnAddressOfTheAPI(t *testing.T) {
+	t.Parallel()
+	w, _ := newPlaneEnv(t)
+	for name, test := range map[string]struct {
+		change       func(*domain.ClusterSettings)
+		reason, says string
+	}{
+		"no address":      {func(s *domain.ClusterSettings) { s.APIVIPs = nil }, "APIAddressRequired", "state one address in their network (apiVIPs, api_vips), not 0"},
+		"two addresses":   {func(s *domain.ClusterSettings) { s.APIVIPs = append(s.APIVIPs, "2001:db8::1") }, "APIAddressRequired", "not 2"},
+		"another network": {func(s *domain.ClusterSettings) { s.APIVIPs = []string{"198.51.100.1"} }, "APIAddressElsewhere", "198.51.100.1 of the API is in none of the networks of the machines, 192.0.2.0/24"},
+		"a load balancer": {func(s *domain.ClusterSettings) { s.UserManagedNetworking = true }, "UserManagedNetworkingUnsupported", "leave out userManagedNetworking"},
+	} {
+		settings := domain.ClusterSettings{OpenshiftVersion: nodeVersion, MachineNetworks: []string{"192.0.2.0/24"}, WorkerCount: 2}
+		three(&settings)
+		_, err := w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: settings})
+		require.NoError(t, err)
+		test.change(&settings)
+		_, err = w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: "c", Kube: resource, ClusterSettings: settings})
+		assert.Equal(t, test.reason, domain.ReasonOf(err), name)
+		require.ErrorContains(t, err, test.says, name)
+	}
 }
 
 func TestAControlPlaneThatItsHostCannotServeIsRefused(t *testing.T) {
 	t.Parallel()
-	for reason, change := range map[string]func(*domain.ClusterSettings){
-		"APIAddressElsewhere": func(s *domain.ClusterSettings) { s.APIVIPs = []string{"192.0.2.200"} },
-		"NetworksOverlap":     func(s *domain.ClusterSettings) { s.MachineNetworks, s.ClusterNetworks = nil, []string{"192.0.2.0/24"} },
-		"NetworkTooSmall":     func(s *domain.ClusterSettings) { s.ServiceNetworks = []string{"10.96.0.0/30"} },
+	for name, test := range map[string]struct {
+		reason string
+		hosts  int
+		change func(*domain.ClusterSettings)
+	}{
+		"the API at another address":      {"APIAddressElsewhere", 1, func(s *domain.ClusterSettings) { s.APIVIPs = []string{"192.0.2.200"} }},
+		"machines in the network of pods": {"NetworksOverlap", 1, func(s *domain.ClusterSettings) { s.MachineNetworks, s.ClusterNetworks = nil, []string{"192.0.2.0/24"} }},
+		"few Services":                    {"NetworkTooSmall", 1, func(s *domain.ClusterSettings) { s.ServiceNetworks = []string{"10.96.0.0/30"} }},
+		"three, the API at one of them":   {"APIAddressTaken", 4, func(s *domain.ClusterSettings) { three(s); s.APIVIPs = []string{"192.0.2.8"} }},
+		"three, the API at a worker":      {"APIAddressTaken", 4, func(s *domain.ClusterSettings) { three(s); s.APIVIPs = []string{"192.0.2.10"} }},
+		"three, the API out of reach": {"APIAddressElsewhere", 4, func(s *domain.ClusterSettings) {
+			three(s)
+			s.MachineNetworks, s.APIVIPs = append(s.MachineNetworks, "198.51.100.0/24"), []string{"198.51.100.1"}
+		}},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, _ := newPlaneEnv(t)
-			c, _ := w.planeCluster(1, change)
+			c, _ := w.planeCluster(test.hosts, test.change)
 			_, err := w.InstallCluster(t.Context(), alice, c.ID)
-			assert.Equal(t, reason, domain.ReasonOf(err), "%v", err)
+			assert.Equal(t, test.reason, domain.ReasonOf(err), "%v", err)
 			assert.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID), "nothing has begun")
 		})
+	}
+}
+
+// Three hosts get what they share and one member each, and a worker nothing of it. The cluster is installed when all of them are Ready, and the service has no key of it afterwards.
+func TestThreeHostsBringUpTheControlPlane(t *testing.T) {
+	t.Parallel()
+	w, log := newPlaneEnv(t)
+	c, keys := w.planeCluster(4, three)
+	w.install(c, keys)
+	var planes []*join.ControlPlane
+	for i, key := range keys[:3] {
+		plane, err := join.ReadControlPlane([]byte(w.files(key)[join.ControlPlanePath]))
+		require.NoError(t, err)
+		assert.Equal(t, "https://192.0.2.100:6443", plane.Server, "the address belongs to no host")
+		require.NotNil(t, plane.Group)
+		assert.Equal(t, join.Member{Name: "n" + string(rune('a'+i)), Address: netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 7+i))}, plane.Group.Own())
+		h, err := w.GetHost(t.Context(), admin, key)
+		require.NoError(t, err)
+		assert.Equal(t, domain.WipeInstalledDisk, h.Wipe, "its disk has the key of the cluster")
+		assert.True(t, h.Bootstrap, "its cluster does not hibernate")
+		planes = append(planes, plane)
+	}
+	for _, other := range planes[1:] {
+		assert.Equal(t, planes[0].CA, other.CA)
+		assert.Equal(t, planes[0].Group.Shared, other.Group.Shared)
+		assert.Equal(t, planes[0].Group.Members, other.Group.Members)
+	}
+	secrets := secretsOf(planes[0])
+	worker := w.files(keys[3])
+	assert.NotContains(t, worker, join.ControlPlanePath)
+	places := map[string]any{"first-boot data of the worker": worker}
+
+	for _, key := range keys {
+		w.progress(key, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+	}
+	for _, key := range []domain.HostKey{keys[3], keys[0], keys[2]} {
+		w.nodeReady(c, key)
+		assert.Equal(t, lifecycle.ClusterFinalizing, w.clusterState(c.ID), "a control plane is not Ready")
+	}
+	w.nodeReady(c, keys[1])
+	assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+	kept, err := w.stored(c.ID)
+	require.NoError(t, err)
+	assert.Contains(t, kept, "nodeManager")
+	places["the store"] = kept
+	cluster, err := w.GetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	places["the cluster"] = cluster
+	events, err := w.ListEvents(t.Context(), admin, domain.EventFilter{})
+	require.NoError(t, err)
+	places["events"], places["the log"] = events, log.String()
+	for place, content := range places {
+		text, err := json.Marshal(content)
+		require.NoError(t, err)
+		for name, secret := range secrets {
+			assert.NotContains(t, string(text)+fmt.Sprintf("%+v", content), secret, "%s in %s", name, place)
+		}
+	}
+}
+
+// secretsOf are parts of the private keys of a control plane, by name.
+func secretsOf(plane *join.ControlPlane) map[string]string {
+	secrets := map[string]string{}
+	for name, key := range map[string]string{
+		"cluster": plane.CAKey, "service accounts": plane.Group.ServiceAccountKey, "front proxy": plane.Group.FrontProxy.CAKey, "etcd": plane.Group.Etcd.CAKey,
+	} {
+		secrets[name] = strings.Split(key, "\n")[1]
+	}
+	return secrets
+}
+
+// Each of the machines is wiped when it is released, and one that joins again later is a worker.
+func TestEachMachineOfAControlPlaneIsWiped(t *testing.T) {
+	t.Parallel()
+	w, _ := newPlaneEnv(t)
+	c, keys := w.planeCluster(3, three)
+	w.install(c, keys)
+	for _, key := range keys {
+		w.progress(key, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+		w.nodeReady(c, key)
+	}
+	require.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+	cluster, err := w.GetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false))
+	for _, key := range keys {
+		h, err := w.GetHost(t.Context(), admin, key)
+		require.NoError(t, err)
+		assert.True(t, h.Release.Underway(), h.State)
+		assert.Equal(t, domain.WipeInstalledDisk, h.Release.Wipe)
+		again := *h
+		again.DayTwo = true
+		assert.True(t, cluster.ControlPlane.RunsOn(h))
+		assert.False(t, cluster.ControlPlane.RunsOn(&again))
+		assert.Nil(t, cluster.ControlPlane.Member(&again))
 	}
 }

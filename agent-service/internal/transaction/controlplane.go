@@ -18,14 +18,14 @@ import (
 // controlPlaneFile is the file of a cluster with its controlplane.Secrets. No route and no list shows it.
 const controlPlaneFile = "control-plane"
 
-// MakeControlPlane makes the control plane of a cluster whose installation begins, where the image of the host that brings it up runs control planes. Nodes join clusters of custom
-// resources only.
-func (w *Work) MakeControlPlane(ctx context.Context, c *domain.Cluster, h *domain.Host) error {
-	image, err := w.Image(c, h)
+// MakeControlPlane makes the control plane of a cluster whose installation begins, where the image of the hosts that bring it up runs control planes. Members are all hosts of the
+// cluster. Nodes join clusters of custom resources only.
+func (w *Work) MakeControlPlane(ctx context.Context, c *domain.Cluster, hosts, members []*domain.Host) error {
+	image, err := w.Image(c, hosts[0])
 	if err != nil || !image.ControlPlane || c.Kube == (domain.KubeRef{}) {
 		return err
 	}
-	plane, err := c.ControlPlaneOn(h)
+	plane, err := c.ControlPlaneOn(hosts, members)
 	if err != nil {
 		return err
 	}
@@ -33,8 +33,16 @@ func (w *Work) MakeControlPlane(ctx context.Context, c *domain.Cluster, h *domai
 	if plane.CA, secrets, err = controlplane.New(w.Now, c.Name, plane.Server); err != nil {
 		return fmt.Errorf("making the control plane of cluster %s: %w", c.ID, err)
 	}
+	if len(plane.Members) > 0 {
+		if secrets.Shared, err = controlplane.NewShared(w.Now); err != nil {
+			return fmt.Errorf("making the keys that the control planes of cluster %s share: %w", c.ID, err)
+		}
+	}
 	c.ControlPlane = plane
-	h.Wipe = domain.Strictest(h.Wipe, domain.WipeInstalledDisk) // its disk gets the key of the cluster
+	for _, h := range hosts {
+		h.Bootstrap = true
+		h.Wipe = domain.Strictest(h.Wipe, domain.WipeInstalledDisk) // its disk gets the key of the cluster
+	}
 	return w.keepSecrets(ctx, c, secrets)
 }
 
@@ -56,7 +64,7 @@ func SecretsOf(ctx context.Context, r Reader, c *domain.Cluster) (controlplane.S
 	return secrets, err
 }
 
-// sealControlPlane keeps the administrator's kubeconfig with a cluster that is installed, and forgets the key of its authority. It forgets all of a control plane whose installation
+// sealControlPlane keeps the administrator's kubeconfig with a cluster that is installed, and forgets the keys of its authorities. It forgets all of a control plane whose installation
 // ended otherwise: another one makes its own.
 func (w *Work) sealControlPlane(ctx context.Context, c *domain.Cluster) error {
 	switch {
@@ -73,6 +81,6 @@ func (w *Work) sealControlPlane(ctx context.Context, c *domain.Cluster) error {
 	sealed := *c.ControlPlane
 	sealed.Sealed = true
 	c.ControlPlane, c.Kubeconfig = &sealed, cmp.Or(c.Kubeconfig, secrets.Admin)
-	secrets.CAKey, secrets.Admin = "", ""
+	secrets.CAKey, secrets.Admin, secrets.Shared = "", "", nil
 	return w.keepSecrets(ctx, c, secrets)
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -129,6 +130,14 @@ func (j *Joiner) own(ctx context.Context, c *domain.Cluster) (*Access, error) {
 func (j *Joiner) valuesOf(access *Access, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
 	values := access.values
 	values.NodeName, values.NodeIPs = NodeName(h), h.Addressing.IPs()
+	if member := c.ControlPlane.Member(h); member != nil { // the kubelet must not choose the address of the API, which is on the machine at times
+		values.NodeIPs = []netip.Addr{member.Address}
+		for _, address := range h.Addressing.IPs() {
+			if address.Is4() != member.Address.Is4() {
+				values.NodeIPs = append(values.NodeIPs, address)
+			}
+		}
+	}
 	values.Labels, _ = join.SplitLabels(h.NodeLabels) // the Watcher sets the others
 	for _, taint := range h.NodeTaints {
 		values.Taints = append(values.Taints, join.Taint(taint))

@@ -182,7 +182,11 @@ func unjoined(seen *snapshot) string {
 	var names []string
 	for i := range seen.hosts {
 		if h := &seen.hosts[i]; !h.DayTwo && !h.Node.Ready {
-			names = append(names, h.Hostname())
+			name := h.Hostname()
+			if seen.cluster.ControlPlane.Member(h) != nil {
+				name += " (control plane)"
+			}
+			names = append(names, name)
 		}
 	}
 	if len(names) > 10 {
