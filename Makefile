@@ -152,6 +152,9 @@ test-node: prerequisites controlplane node-image ## Pack the node image twice, b
 	@go -C hack/containerd test -ldflags=-w ./cmd/...
 	@MUSTER_NODE_TESTS=1 go -C agent-service test -ldflags=-w -count=1 -timeout=40m -v ./nodeboot/...
 
+test-node-three: prerequisites controlplane node-image ## Have three machines, emulated by QEMU, run one control plane, and cut the power of one.
+	@MUSTER_NODE_THREE=1 go -C agent-service test -ldflags=-w -count=1 -timeout=60m -v -run TestThreeMachines ./nodeboot
+
 test-ipmi: prerequisites controlplane scheduler build live-image ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
 	@MUSTER_IPMI_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./internal/app
 	@MUSTER_IPMI_TESTS=1 go -C e2e test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./metal
@@ -288,5 +291,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-node-three test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
