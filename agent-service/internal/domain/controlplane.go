@@ -36,7 +36,7 @@ type ControlPlane struct {
 	Version      string
 	// Shared is true where the cluster has workers: pods that tolerate nothing are not for the host.
 	Shared bool `json:",omitempty"`
-	// Sealed is true when the cluster is installed: its authority's key is on the host alone.
+	// Sealed is true when the cluster is installed: its authority's key is on its hosts alone.
 	Sealed bool `json:",omitempty"`
 }
 
