@@ -5,6 +5,7 @@ package nodeboot_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -128,7 +129,7 @@ func (s *three) until(t *testing.T, what string, holds func() bool, machines ...
 		if holds() {
 			return nil
 		}
-		return fmt.Errorf("not yet")
+		return errors.New("not yet")
 	}, machines...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -109,7 +110,7 @@ func configure(address netip.Addr) error {
 		return err
 	}
 	if len(links) < 2 {
-		return fmt.Errorf("no card is plugged in")
+		return errors.New("no card is plugged in")
 	}
 	for _, link := range links {
 		if link.Attrs().Flags&net.FlagLoopback == 0 {
@@ -163,7 +164,7 @@ func (r *rack) powerOn(t *testing.T, i int) {
 	require.NoError(t, err)
 	disk := filepath.Join(r.dirs[i], "disk.json")
 	require.NoError(t, os.WriteFile(disk, content, 0o600))
-	command := exec.Command(os.Args[0]) //nolint:noctx // powerOff or the end of the test kills it
+	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), asMachine+"="+disk)
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	r.machines[i] = programtest.Start(t, command)
@@ -196,8 +197,7 @@ func (r *rack) at(t *testing.T, address string) *kubernetes.Clientset {
 	// Each request has a connection of its own, as the address moves.
 	config.Host, config.Timeout, config.QPS = "https://"+address+":6443", 10*time.Second, -1
 	config.Dial = func(ctx context.Context, network, to string) (net.Conn, error) {
-		connection, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, to)
-		return connection, err
+		return (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, to)
 	}
 	config.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
 		if transport, ok := inner.(*http.Transport); ok {
@@ -220,7 +220,11 @@ func (r *rack) answersAt(ctx context.Context, address string) int {
 		return -1
 	}
 	defer func() { _ = connection.Close() }()
-	serving := connection.(*tls.Conn).ConnectionState().PeerCertificates[0] //nolint:forcetypeassert // it is one of TLS
+	secure, ok := connection.(*tls.Conn)
+	if !ok {
+		return -1
+	}
+	serving := secure.ConnectionState().PeerCertificates[0]
 	return slices.IndexFunc(members, func(m join.Member) bool { return serving.VerifyHostname(m.Address.String()) == nil })
 }
 
@@ -351,6 +355,21 @@ func TestThreeMachinesRunOneControlPlane(t *testing.T) {
 	require.NoError(t, syscall.Kill(r.pids[holder], syscall.SIGTERM))
 	r.says(t, holder, "api address has stopped")
 	assert.NotContains(t, r.machines[holder].String(), "api address ended")
+}
+
+// A machine whose first process ended while it had the address begins without it, before anything else runs.
+func TestAMachineBeginsWithoutTheAddressOfTheAPI(t *testing.T) {
+	netnstest.Need(t)
+	netnstest.IP(t, "link add card type bridge")
+	t.Cleanup(func() { netnstest.IP(t, "link del card") })
+	netnstest.IP(t, "address add 192.0.2.11/24 dev card")
+	netnstest.IP(t, "address add "+apiAt+"/32 dev card")
+	m := newMember(t)
+	m.Interfaces = apiaddress.Interfaces{}
+	require.NoError(t, m.prepare(t.Context()))
+	addresses, err := m.Interfaces.Addresses()
+	require.NoError(t, err)
+	assert.Equal(t, []netip.Addr{members[0].Address}, addresses)
 }
 
 // assertWorks looks for what the cluster begins with, and for what its controllers do.
