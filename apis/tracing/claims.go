@@ -34,3 +34,24 @@ func OfClusterDeployment(reader client.Reader) Of[reconcile.Request] {
 		return cluster.Spec.ClusterPoolRef.ClaimUID
 	}
 }
+
+// OfMachinePool puts reconciles of a MachinePool of agentBareMetal in the trace of the claim that has its cluster until the cluster runs. A cluster of a ClusterPool waits for
+// the MachinePools that its pool made until their nodes were Ready once, whatever its status says while they are being bound. The reader is a cache.
+func OfMachinePool(reader client.Reader) Of[reconcile.Request] {
+	return func(ctx context.Context, request reconcile.Request) types.UID {
+		var pool hivev1.MachinePool
+		if reader.Get(ctx, request.NamespacedName, &pool) != nil || pool.Spec.Platform.AgentBareMetal == nil {
+			return ""
+		}
+		var cluster hivev1.ClusterDeployment
+		key := client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterDeploymentRef.Name}
+		if reader.Get(ctx, key, &cluster) != nil || cluster.Spec.ClusterPoolRef == nil {
+			return ""
+		}
+		_, ofPool := pool.Labels[hivev1.LabelClusterPoolName]
+		if awaited := ofPool && pool.Status.FirstReadyTime == nil; !awaited && cluster.Status.PowerState == hivev1.PowerStateRunning {
+			return ""
+		}
+		return cluster.Spec.ClusterPoolRef.ClaimUID
+	}
+}

@@ -6,6 +6,7 @@ package machinepool
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/tracingtest"
 )
 
 // always does each write.
@@ -185,6 +187,48 @@ func TestMachinesAreBoundWhenTheClusterIsClaimed(t *testing.T) {
 	assert.Nil(t, pool.Status.FirstReadyTime)
 	change(r, cluster, func(d *hivev1.ClusterDeployment) { d.Spec.ClusterPoolRef.ClaimName = "mine" })
 	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
+}
+
+// Machines that a claim binds are part of its way to a cluster, and what comes after the cluster runs with them is not.
+func TestAClaimsMachinesAreInItsTrace(t *testing.T) {
+	collector, _ := tracingtest.Trace(t, "agent-service")
+	r := newRack(t)
+	n := &nodes{}
+	r.replica(n, always)
+	agent := r.agent("one")
+	cluster := r.cluster("blue", func(d *hivev1.ClusterDeployment) {
+		d.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: r.metal, PoolName: "dev"}
+	})
+	before := cluster.DeepCopy()
+	cluster.Status.PowerState = hivev1.PowerStateRunning
+	require.NoError(t, r.user.Status().Patch(t.Context(), cluster, client.MergeFrom(before)))
+	pool := r.pool("blue", 1, func(p *hivev1.MachinePool) {
+		p.Labels = map[string]string{hivev1.LabelClusterPoolName: "dev"}
+		p.Spec.Platform.AgentBareMetal.BindAt = hivev1.BindAtClaim
+	})
+	r.until(pool, "it waits", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonWaitingForClaim) })
+
+	const claim, id = "0b6a5f2e-1c1d-4d3a-9f10-6a2b3c4d5e6f", "0b6a5f2e1c1d4d3a9f106a2b3c4d5e6f"
+	change(r, cluster, func(d *hivev1.ClusterDeployment) {
+		d.Spec.ClusterPoolRef.ClaimName, d.Spec.ClusterPoolRef.ClaimUID = "mine", claim
+	})
+	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
+	span := collector.Wait(t, func(s tracingtest.Span) bool { return s.Trace == id })
+	assert.Equal(t, "machinepool", span.Name)
+	assert.Equal(t, pool.Name, span.Attributes["name"])
+
+	n.ready.Store(agent.Spec.Hostname, true)
+	r.becomes(agent, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State, s.Progress.CurrentStage = "added-to-existing-cluster", "Done"
+	})
+	r.until(pool, "its node is Ready", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonAllNodesReady) })
+	earlier := collector.Spans(func(s tracingtest.Span) bool { return s.Trace != id })
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}, ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}
+	require.NoError(t, r.user.SubResource("scale").Update(t.Context(), pool, client.WithSubResourceBody(scale)))
+	r.until(agent, "it is released", func() bool { return agentctl.ClusterKey(agent).Name == "" })
+	collector.Wait(t, func(s tracingtest.Span) bool {
+		return s.Trace != id && s.Attributes["name"] == pool.Name && !slices.ContainsFunc(earlier, func(e tracingtest.Span) bool { return e.ID == s.ID })
+	})
 }
 
 // A machine that does not answer keeps neither its MachinePool nor its binding; while it may still be drained, its pool waits.

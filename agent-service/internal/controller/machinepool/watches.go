@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(source.Channel(nodes, ofCluster)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(tracing.Reconciler("machinepool", outcome.Reconciler[ctrl.Request](r)))
+		Complete(tracing.ReconcilerOf("machinepool", outcome.Reconciler[ctrl.Request](r), tracing.OfMachinePool(r.Client)))
 }
 
 // list are the pools of a choice, those that wanted lets through where it is not nil.
