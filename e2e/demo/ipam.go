@@ -28,8 +28,12 @@ const (
 	tinyPool         = "tiny"
 )
 
-// addressing is for what should happen at once, on a busy machine whose API server has to learn of the kinds first.
-const addressing = 3 * time.Minute
+const (
+	// addressing is for what should happen at once, on a busy machine.
+	addressing = time.Minute
+	// admission is for an API server on a busy machine that has to learn of kinds first.
+	admission = 3 * time.Minute
+)
 
 func addressActs() []act {
 	return []act{
@@ -46,7 +50,7 @@ func giveAddresses(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	// For a few seconds after the kinds were installed the API server's admission does not know them yet.
-	err = s.until(ctx, addressing, func(ctx context.Context) (bool, error) {
+	err = s.until(ctx, admission, func(ctx context.Context) (bool, error) {
 		err := render.Apply(ctx, s.admin, objects)
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonServiceUnavailable {
 			return false, nil
@@ -138,16 +142,38 @@ func (s *stage) claimsOf(ctx context.Context, pool string) ([]ipamv1.IPClaim, er
 	return claims, nil
 }
 
-// untilClaims waits until the claims of a pool are as they should be, and draws them meanwhile.
+// untilClaims waits until the claims of a pool are as they should be, and draws them meanwhile. An error says what those wait for that have no address.
 func (s *stage) untilClaims(ctx context.Context, pool string, ok func([]ipamv1.IPClaim) bool) error {
-	return s.until(ctx, addressing, func(ctx context.Context) (bool, error) {
+	var seen []ipamv1.IPClaim
+	err := s.until(ctx, addressing, func(ctx context.Context) (bool, error) {
 		claims, err := s.claimsOf(ctx, pool)
 		if err != nil {
 			return false, err
 		}
+		seen = claims
 		s.screen.show(addressTable(s.screen.paint, claims))
 		return ok(claims), nil
 	})
+	if waiting := waitingFor(seen); err != nil && waiting != "" {
+		return fmt.Errorf("%w; %s", err, waiting)
+	}
+	return err
+}
+
+// waitingFor says of claims without an address why they have none.
+func waitingFor(claims []ipamv1.IPClaim) string {
+	var said []string
+	for i := range claims {
+		if !hasNoAddress(claims[i]) {
+			continue
+		}
+		why := "ipam-operator has not looked at it"
+		if ready := meta.FindStatusCondition(claims[i].Status.Conditions, ipamv1.ReadyCondition); ready != nil {
+			why = ready.Message
+		}
+		said = append(said, fmt.Sprintf("the claim %s has no address: %s", claims[i].Name, why))
+	}
+	return strings.Join(said, "; ")
 }
 
 // printAddresses leaves the claims of a pool on the screen.

@@ -33,3 +33,14 @@ func TestTheTableOfAddressesSaysWhoWaitsAndWhy(t *testing.T) {
 		"c      p     -            -",
 	}, lines)
 }
+
+func TestAnErrorSaysWhatClaimsWaitFor(t *testing.T) {
+	refused := ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}
+	refused.Status.Conditions = []metav1.Condition{{Type: ipamv1.ReadyCondition, Message: "192.0.2.1 is taken"}}
+	served := ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Name: "served"}}
+	served.Status.Address = &ipamv1.ObjectReference{Name: "p-192-0-2-1"}
+	unseen := ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Name: "unseen"}}
+	assert.Equal(t, "the claim refused has no address: 192.0.2.1 is taken; the claim unseen has no address: ipam-operator has not looked at it",
+		waitingFor([]ipamv1.IPClaim{refused, served, unseen}))
+	assert.Empty(t, waitingFor([]ipamv1.IPClaim{served}))
+}
