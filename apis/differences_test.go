@@ -33,4 +33,8 @@ var knownDifferences = map[string]string{
 	"metal3datas.infrastructure.cluster.x-k8s.io .spec.claim":                                                    "names the claim: data without one means nothing",
 	"metal3datas.infrastructure.cluster.x-k8s.io .spec.template":                                                 "names the template: data without one means nothing",
 	"metal3dataclaims.infrastructure.cluster.x-k8s.io .spec.template":                                            "names the template: a claim without one asks for nothing",
+
+	`* has the default {"observedGeneration":-1}`: "until a controller has looked at an object it is not as it should be, and tools that wait for it wait",
+	`* has the default {"conditions":[{"message":"agent-service has not looked at the object yet","reason":"Initialized","status":"Unknown","type":"Ready"}]}`: "until a controller has looked at an object it is not as it should be, and tools that wait for it wait",
+	`* has the default {"conditions":[{"message":"pool-operator has not looked at the object yet","reason":"Initialized","status":"Unknown","type":"Ready"}]}`: "until a controller has looked at an object it is not as it should be, and tools that wait for it wait",
 }

@@ -31,7 +31,7 @@ func TestReconcilesOfAMachinePoolAreInTheTraceOfItsClaimUntilTheClusterRuns(t *t
 			c.Status.PowerState = hivev1.PowerStateWaitingForNodes
 		}, claim},
 		"its machines are bound, it ran without them":      {func(*hivev1.ClusterDeployment, *hivev1.MachinePool) {}, claim},
-		"its nodes were Ready, it runs":                    {func(_ *hivev1.ClusterDeployment, p *hivev1.MachinePool) { p.Status.FirstReadyTime = &metav1.Time{} }, ""},
+		"its nodes were Ready, it runs":                    {func(_ *hivev1.ClusterDeployment, p *hivev1.MachinePool) { p.Status.FirstReadyTime = new(metav1.Now()) }, ""},
 		"a user adds a MachinePool to a cluster that runs": {func(_ *hivev1.ClusterDeployment, p *hivev1.MachinePool) { p.Labels = nil }, ""},
 		"the cluster is not claimed":                       {func(c *hivev1.ClusterDeployment, _ *hivev1.MachinePool) { c.Spec.ClusterPoolRef.ClaimUID = "" }, ""},
 		"the cluster is of no pool":                        {func(c *hivev1.ClusterDeployment, _ *hivev1.MachinePool) { c.Spec.ClusterPoolRef = nil }, ""},

@@ -92,6 +92,7 @@ type AgentReservation struct {
 	Spec AgentReservationSpec `json:"spec"`
 	// status says which machines are reserved, and until when.
 	// +optional
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Initialized", message: "agent-service has not looked at the object yet"}}}
 	Status AgentReservationStatus `json:"status,omitempty"`
 }
 

@@ -295,6 +295,7 @@ type InfraEnv struct {
 	Spec InfraEnvSpec `json:"spec,omitempty"`
 	// status says where the image is.
 	// +optional
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Initialized", message: "agent-service has not looked at the object yet"}}}
 	Status InfraEnvStatus `json:"status,omitempty"`
 }
 

@@ -132,6 +132,7 @@ type ClusterClaim struct {
 
 	// status says whether the claim has a cluster, and if not why.
 	// +optional
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Initialized", message: "pool-operator has not looked at the object yet"}}}
 	Status ClusterClaimStatus `json:"status,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 
 // ClusterPoolStatus says how a pool stands and what it is about to do.
 type ClusterPoolStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about. -1 while no controller has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

@@ -306,6 +306,7 @@ type ClusterPool struct {
 
 	// status says how the pool stands and what it is about to do.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status ClusterPoolStatus `json:"status,omitempty"`
 }
 

@@ -279,6 +279,7 @@ type AgentClusterInstall struct {
 	Spec AgentClusterInstallSpec `json:"spec,omitempty"`
 	// status is how far the installation is.
 	// +optional
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Initialized", message: "agent-service has not looked at the object yet"}}}
 	Status AgentClusterInstallStatus `json:"status,omitempty"`
 }
 

@@ -124,7 +124,7 @@ type IPClaimStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ErrorMessage *string `json:"errorMessage,omitempty"`
-	// observedGeneration is the generation of the spec that conditions speak of.
+	// observedGeneration is the generation of the spec that conditions speak of. -1 while no controller has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions are Ready: the claim has its addresses.
@@ -163,6 +163,7 @@ type IPClaim struct {
 	Spec IPClaimSpec `json:"spec,omitempty"`
 	// status says which address the claim has.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status IPClaimStatus `json:"status,omitempty"`
 }
 

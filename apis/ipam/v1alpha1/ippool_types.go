@@ -213,7 +213,7 @@ type IPPoolStatus struct {
 	// external is the number of addresses that any claim could get if an inventory outside of the cluster did not say that others have them.
 	// +optional
 	External *int64 `json:"external,omitempty"`
-	// observedGeneration is the generation of the spec that conditions speak of.
+	// observedGeneration is the generation of the spec that conditions speak of. -1 while no controller has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions are Ready (the spec is used as written) and Exhausted (no address is free).
@@ -251,6 +251,7 @@ type IPPool struct {
 	Spec IPPoolSpec `json:"spec,omitempty"`
 	// status is what is taken of them.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status IPPoolStatus `json:"status,omitempty"`
 }
 

@@ -394,7 +394,7 @@ type PollReport struct {
 
 // BareMetalHostDiscoveryStatus says what discovery has found.
 type BareMetalHostDiscoveryStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes. -1 while no controller has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// endpoint is the Ironic that is asked, without credentials.
@@ -457,6 +457,7 @@ type BareMetalHostDiscovery struct {
 	Spec BareMetalHostDiscoverySpec `json:"spec"`
 	// status says what discovery has found.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status BareMetalHostDiscoveryStatus `json:"status,omitempty"`
 }
 

@@ -10,7 +10,7 @@ package v1
 //
 // ClusterPoolStatus says how a pool stands and what it is about to do.
 type ClusterPoolStatusApplyConfiguration struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about. -1 while no controller has looked at the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// size is the number of unclaimed clusters: installing, standby, ready, broken, and those that are paused.
 	Size *int32 `json:"size,omitempty"`

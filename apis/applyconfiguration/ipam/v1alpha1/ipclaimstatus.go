@@ -29,7 +29,7 @@ type IPClaimStatusApplyConfiguration struct {
 	Addresses []ClaimAddressApplyConfiguration `json:"addresses,omitempty"`
 	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
-	// observedGeneration is the generation of the spec that conditions speak of.
+	// observedGeneration is the generation of the spec that conditions speak of. -1 while no controller has looked at the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are Ready: the claim has its addresses.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`

@@ -33,7 +33,7 @@ type IPPoolStatusApplyConfiguration struct {
 	OutOfRange *int64 `json:"outOfRange,omitempty"`
 	// external is the number of addresses that any claim could get if an inventory outside of the cluster did not say that others have them.
 	External *int64 `json:"external,omitempty"`
-	// observedGeneration is the generation of the spec that conditions speak of.
+	// observedGeneration is the generation of the spec that conditions speak of. -1 while no controller has looked at the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are Ready (the spec is used as written) and Exhausted (no address is free).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`

@@ -14,7 +14,7 @@ import (
 //
 // BareMetalHostDiscoveryStatus says what discovery has found.
 type BareMetalHostDiscoveryStatusApplyConfiguration struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes. -1 while no controller has looked at the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// endpoint is the Ironic that is asked, without credentials.
 	Endpoint *string `json:"endpoint,omitempty"`

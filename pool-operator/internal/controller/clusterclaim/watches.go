@@ -228,7 +228,7 @@ func (r *Reconciler) claimOfRights(ctx context.Context, obj client.Object) []rec
 // urgencyOf is high for a claim that waits.
 func urgencyOf(obj client.Object) int {
 	claim := obj.(*hivev1.ClusterClaim)
-	if claim.Spec.Namespace == "" && claim.DeletionTimestamp.IsZero() && len(claim.Status.Conditions) == 0 {
+	if claim.Spec.Namespace == "" && claim.DeletionTimestamp.IsZero() && hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending) == nil {
 		return urgent
 	}
 	return housekeeping
