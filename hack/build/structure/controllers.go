@@ -68,7 +68,7 @@ var plans = regexp.MustCompile(`/internal/([a-z]+plan|hoststate|inventory)$`)
 
 // Unplanned returns the packages with a Reconcile that import no plan, sorted.
 func Unplanned(root string) ([]string, error) {
-	planned := map[string]bool{}
+	reconciles, planned := map[string]bool{}, map[string]bool{}
 	err := controllers(root, func(file string, _ []byte, parsed *ast.File) {
 		if !strings.Contains(file, "/internal/controller/") {
 			return
@@ -76,7 +76,7 @@ func Unplanned(root string) ([]string, error) {
 		dir := path.Dir(file)
 		for _, declaration := range parsed.Decls {
 			if method, ok := declaration.(*ast.FuncDecl); ok && method.Recv != nil && method.Name.Name == "Reconcile" {
-				planned[dir] = planned[dir] // it is a controller
+				reconciles[dir] = true
 			}
 		}
 		for _, spec := range parsed.Imports {
@@ -86,8 +86,8 @@ func Unplanned(root string) ([]string, error) {
 		}
 	})
 	var found []string
-	for dir, has := range planned {
-		if !has {
+	for dir := range reconciles {
+		if !planned[dir] {
 			found = append(found, dir)
 		}
 	}

@@ -90,7 +90,7 @@ func TestOnlyAgentsWithAddressesAreLookedAt(t *testing.T) {
 			one := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "metal", Name: id, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "InfraEnv", Name: "e", UID: "e"}},
 			}}
-			objects := append(test.claims, one)
+			objects := append([]client.Object{one}, test.claims...)
 			if !test.absent {
 				objects = append(objects, &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "e", UID: "e"}, Spec: agentv1.InfraEnvSpec{NodeAddresses: test.named}})
 			}
