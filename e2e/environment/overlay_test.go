@@ -279,7 +279,8 @@ func created(t *testing.T, config *rest.Config) *agentv1.InfraEnv {
 	env.Spec.PullSecretRef.Name = "pull"
 	require.NoError(t, admin.Create(t.Context(), env))
 	require.Eventually(t, func() bool {
-		return admin.Get(t.Context(), client.ObjectKeyFromObject(env), env) == nil && len(env.Status.Conditions) > 0
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(env), env) == nil &&
+			slices.ContainsFunc(env.Status.Conditions, func(c agentv1.Condition) bool { return c.Type == agentv1.ConditionImageCreated })
 	}, patience, 50*time.Millisecond, "the service looks at it")
 	return env
 }

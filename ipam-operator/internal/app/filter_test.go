@@ -47,10 +47,10 @@ func TestAnInstanceServesOnlyWhatItsFilterSelects(t *testing.T) {
 
 	left := w.getClaim(plain.Name)
 	assert.Empty(t, left.Finalizers)
-	assert.Equal(t, ipamv1.IPClaimStatus{}, left.Status, "no instance tells it anything")
+	assert.Equal(t, ipamv1.IPClaimStatus{ObservedGeneration: -1}, left.Status, "it is as the API server made it: no instance tells it anything")
 	pool := w.getPool(nobodys.Name)
 	assert.Empty(t, pool.Finalizers)
-	assert.Equal(t, ipamv1.IPPoolStatus{}, pool.Status)
+	assert.Equal(t, ipamv1.IPPoolStatus{ObservedGeneration: -1}, pool.Status)
 
 	w.label(plain, "blue")
 	w.refused("plain", "Exhausted IP Pools")

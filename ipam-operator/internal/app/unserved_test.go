@@ -43,7 +43,7 @@ func TestClaimsOfPoolsThatAreNotServedStopNoNamespace(t *testing.T) {
 	witness(w, "zzz")
 	left := w.getClaim(plain.Name)
 	assert.Empty(t, left.Finalizers)
-	assert.Equal(t, ipamv1.IPClaimStatus{}, left.Status)
+	assert.Equal(t, ipamv1.IPClaimStatus{ObservedGeneration: -1}, left.Status, "it is as the API server made it")
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	w.delete(namespace)
