@@ -61,7 +61,7 @@ func (p *ControlPlane) RunsOn(h *Host) bool {
 	return p != nil && !h.DayTwo && (p.Host == h.HostKey || p.Member(h) != nil)
 }
 
-// Member is what the host is of a control plane that several run together, nil for others. It may be asked of none.
+// Member is what the host is of a control plane that several run together, nil for others. The control plane may be nil.
 func (p *ControlPlane) Member(h *Host) *ControlPlaneMember {
 	if p == nil || h.DayTwo {
 		return nil

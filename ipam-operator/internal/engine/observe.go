@@ -71,7 +71,8 @@ func (o *observer) observe(ctx context.Context, subject *Subject) (allocate.Snap
 	if s.Holder, err = o.holderOfAsked(ctx, subject); err != nil {
 		return s, err
 	}
-	return s, o.former(ctx, &s, subject, pool)
+	err = o.former(ctx, &s, subject, pool)
+	return s, err
 }
 
 // holderOfAsked describes what has the one address that will do for a claim.
