@@ -140,7 +140,8 @@ func membersAt(ctx context.Context, client *http.Client, url string) ([]etcdMemb
 	}
 	defer func() { _ = response.Body.Close() }()
 	var members []etcdMember
-	return members, json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&members)
+	err = json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&members)
+	return members, err
 }
 
 // peerClient asks other members as a member does.

@@ -61,13 +61,15 @@ type Remote struct {
 // Describe implements Source.
 func (r *Remote) Describe(ctx context.Context, key string) (Description, error) {
 	d := Description{Key: key}
-	return d, r.get(ctx, url.PathEscape(key), &d)
+	err := r.get(ctx, url.PathEscape(key), &d)
+	return d, err
 }
 
 // Overlay implements Source.
 func (r *Remote) Overlay(ctx context.Context, d Description) (Overlay, error) {
 	var o Overlay
-	return o, r.get(ctx, url.PathEscape(d.Key)+"/overlay", &o)
+	err := r.get(ctx, url.PathEscape(d.Key)+"/overlay", &o)
+	return o, err
 }
 
 // refusal is an answer that another process gave.

@@ -221,7 +221,8 @@ func (s *site) call(ctx context.Context, method, path string, body, into any) er
 // hosts reads all hosts.
 func (s *site) hosts(ctx context.Context) ([]object, error) {
 	var all []object
-	return all, s.call(ctx, http.MethodGet, "/infra-envs/"+s.infraEnv+"/hosts", nil, &all)
+	err := s.call(ctx, http.MethodGet, "/infra-envs/"+s.infraEnv+"/hosts", nil, &all)
+	return all, err
 }
 
 // settled waits until n hosts are free and valid. It reads what is measured all the time: whole hosts would keep the service busy.

@@ -79,7 +79,8 @@ type rights struct {
 // rightsOf reads what the operator wrote for the claim of a cluster.
 func (w *testEnv) rightsOf(ctx context.Context, cluster string) (rights, error) {
 	out, key := rights{cluster: cluster}, client.ObjectKey{Namespace: cluster, Name: hivev1.ClaimOwnerRoleName}
-	return out, errors.Join(w.user.Get(ctx, key, &out.role), w.user.Get(ctx, key, &out.binding))
+	err := errors.Join(w.user.Get(ctx, key, &out.role), w.user.Get(ctx, key, &out.binding))
+	return out, err
 }
 
 // of returns the rights for another cluster, as they are created there.

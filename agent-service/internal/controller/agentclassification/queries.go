@@ -84,7 +84,8 @@ func generic(inventory *agentv1.HostInventory) (any, error) {
 		return nil, err
 	}
 	var input any
-	return input, json.Unmarshal(encoded, &input)
+	err = json.Unmarshal(encoded, &input)
+	return input, err
 }
 
 func (q *Queries) compile(class *agentv1.AgentClassification) (*gojq.Code, error) {

@@ -167,7 +167,8 @@ func (r *Reconciler) observe(ctx context.Context, request ctrl.Request) (bmhplan
 	case !apierrors.IsNotFound(err):
 		return seen, fmt.Errorf("reading the InfraEnv of BareMetalHost %s: %w", request, err)
 	}
-	return seen, r.observeAgents(ctx, &seen)
+	err = r.observeAgents(ctx, &seen)
+	return seen, err
 }
 
 // observeAgents reads the Agents whose machines report a MAC of the host.
