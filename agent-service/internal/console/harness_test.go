@@ -270,6 +270,18 @@ func (b *tab) press(label string) {
 	b.run(chromedp.Click(button))
 }
 
+// set gives a field a value in one step, as a person does: an element that a live part of the page replaced has none to be sent.
+func (b *tab) set(selector, value string) {
+	b.Helper()
+	b.until(fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		if (!e) return false;
+		e.value = %q;
+		e.dispatchEvent(new Event("change", { bubbles: true }));
+		return e.value === %[2]q;
+	})()`, selector, value))
+}
+
 // ask evaluates an expression in the page, and waits where that is a promise.
 func ask[T any](b *tab, expression string) T {
 	b.Helper()

@@ -27,7 +27,7 @@ func TestTheFormOfInfraEnvsSaysAllThatMachinesNeed(t *testing.T) {
 	} {
 		b.run(chromedp.SendKeys(chromedp.CSS("#"+field), value))
 	}
-	b.run(chromedp.SetValue(chromedp.CSS("#wipe"), "InstalledDisk"))
+	b.set("#wipe", "InstalledDisk")
 	b.looksFine("infraenv-form-filled")
 	b.press("Create")
 	b.sees("h1", "rack-w")
@@ -52,7 +52,7 @@ func TestTheFormOfInfraEnvsSaysAllThatMachinesNeed(t *testing.T) {
 	// The policy is changed later, and nothing else is.
 	ask[any](b, `document.querySelector("#wipe-policy").open = true; null`)
 	b.looksFine("infraenv-wipe")
-	b.run(chromedp.SetValue(chromedp.CSS("#wipe"), "AllDisks"))
+	b.set("#wipe", "AllDisks")
 	b.press("Change")
 	b.sees(".notice.ok", "treated so")
 	b.sees("dl", "all disks that can be installed to are erased")

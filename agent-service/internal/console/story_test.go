@@ -136,7 +136,8 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 	b.visit("/clusters/" + cluster)
 	other := b.makeCluster("green")
 	b.visit("/machines?cluster=" + cluster)
-	b.run(chromedp.Click(chromedp.CSS("input[name=host]")), chromedp.SetValue(chromedp.CSS("#cluster"), other))
+	b.run(chromedp.Click(chromedp.CSS("input[name=host]")))
+	b.set("#cluster", other)
 	b.press("Move…")
 	b.sees("h1", "Move 1 machine to green")
 	b.press("Move selected machines")
@@ -148,7 +149,8 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 
 	// One gets a role, and then the one that it had.
 	b.visit("/machines?cluster=" + cluster)
-	b.run(chromedp.Click(chromedp.CSS("input[name=host]")), chromedp.SetValue(chromedp.CSS("#role"), "worker"))
+	b.run(chromedp.Click(chromedp.CSS("input[name=host]")))
+	b.set("#role", "worker")
 	b.press("Set role…")
 	b.sees("h1", "Give 1 machine the role Worker")
 	b.press("Set the role of selected machines")
