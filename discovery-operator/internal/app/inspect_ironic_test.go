@@ -51,7 +51,7 @@ func (b *bench) sees(t *testing.T, what string, want func(h *metal3v1.BareMetalH
 	t.Helper()
 	ok := assert.Eventually(t, func() bool {
 		return b.Get(t.Context(), client.ObjectKeyFromObject(b.h), b.h) == nil && want(b.h)
-	}, 4*time.Minute, beat, what)
+	}, 4*time.Minute, ironictest.Beat, what)
 	require.True(t, ok, "%+v", b.h.Status)
 }
 

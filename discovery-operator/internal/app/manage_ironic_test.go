@@ -70,7 +70,7 @@ func TestALifeInARealIronic(t *testing.T) {
 		})
 	})
 	t.Run("a node that a client deleted is made anew", func(t *testing.T) {
-		require.Eventually(t, func() bool { return direct.DeleteNode(t.Context(), uuid) == nil }, patience, beat)
+		require.Eventually(t, func() bool { return direct.DeleteNode(t.Context(), uuid) == nil }, patience, ironictest.Beat)
 		w.patch(h, `{"spec":{"description":"look again"}}`)
 		w.is(h, "the host has another node", func() bool {
 			id := h.Status.Provisioning.ID
@@ -126,9 +126,9 @@ func TestAHandOverInARealIronic(t *testing.T) {
 	}{{"wrong", hoststate.Refuse}, {"right", hoststate.Accept}} {
 		access, err := hoststate.AccessTo(*h.Spec.BMC, "admin", c.password)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return direct.Write(t.Context(), node(), w.ns+"~node-00001", access) == nil }, patience, beat)
-		require.Eventually(t, func() bool { return direct.SetProvision(t.Context(), uuid, "manage") == nil }, patience, beat)
-		require.Eventually(t, func() bool { n = node(); return !n.Busy() }, patience, beat)
+		require.Eventually(t, func() bool { return direct.Write(t.Context(), node(), w.ns+"~node-00001", access) == nil }, patience, ironictest.Beat)
+		require.Eventually(t, func() bool { return direct.SetProvision(t.Context(), uuid, "manage") == nil }, patience, ironictest.Beat)
+		require.Eventually(t, func() bool { n = node(); return !n.Busy() }, patience, ironictest.Beat)
 		assert.Equal(t, c.want, hoststate.Registration(n, hoststate.AskedManage), n.LastError)
 	}
 	_, err := direct.Report(t.Context(), uuid)

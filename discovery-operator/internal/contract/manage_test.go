@@ -95,7 +95,7 @@ func (r rack) until(ctx context.Context, t *testing.T, uuid string, as func(host
 	require.Eventually(t, func() bool {
 		n, err = r.Examined(ctx, uuid)
 		return err != nil || as(n)
-	}, 3*time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, ironictest.Beat)
 	require.NoError(t, err)
 	return n
 }
@@ -134,7 +134,7 @@ func answer(t *testing.T, what func() error) error {
 	require.Eventually(t, func() bool {
 		err = what()
 		return !errors.Is(err, inventory.ErrBusy)
-	}, 3*time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, ironictest.Beat)
 	return err
 }
 
@@ -147,7 +147,7 @@ func inspects(ctx context.Context, t *testing.T, r rack, uuid string) {
 		began := r.awaitsRamdisk(ctx, t, uuid)
 		assert.True(t, began.Inspected.IsZero())
 		assert.Equal(t, hoststate.Await, hoststate.Inspection(began, hoststate.Examination{}))
-		require.Eventually(t, func() bool { return r.power(uuid) }, 3*time.Minute, 100*time.Millisecond, "Ironic switches the machine on")
+		require.Eventually(t, func() bool { return r.power(uuid) }, 3*time.Minute, ironictest.Beat, "Ironic switches the machine on")
 		r.boots(t, 1)
 		asked := hoststate.Examination{Again: true, Asked: hoststate.AskedInspect, Before: before.Reported}
 		n := r.until(ctx, t, uuid, func(n hoststate.Node) bool { return hoststate.Inspection(n, asked) != hoststate.Await })

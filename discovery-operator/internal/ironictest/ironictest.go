@@ -57,6 +57,9 @@ func prepare(t testing.TB, name string, env ...string) *Ironic {
 	return i
 }
 
+// Beat is how often a test asks a real Ironic whether something is so. An answer takes it a good part of a processor for tens of milliseconds.
+const Beat = 300 * time.Millisecond
+
 // patience is for how many seconds a service may start on a machine that runs many tests.
 const patience = "240"
 
