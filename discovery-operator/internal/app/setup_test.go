@@ -31,6 +31,8 @@ type setup struct {
 	through func(baremetalhost.Manager) baremetalhost.Manager
 	// ironicTimeout bounds a request to Ironic; 0 is the usual time.
 	ironicTimeout time.Duration
+	// now is the clock by which it manages hosts; nil is the usual one.
+	now func() time.Time
 }
 
 // parts puts an operator together that can run beside others in this process, and whose own Ironic is a rack unless the options name a real one.
@@ -57,6 +59,7 @@ func (s setup) parts(rack *demo.Rack) (parts, error) {
 		if s.through != nil {
 			d.Provisioners = interposed{d.Provisioners, s.through}
 		}
+		d.Now = s.now
 		r := baremetalhost.New(d)
 		return r.SetupWithManager(mgr, hasty{r})
 	}

@@ -101,9 +101,15 @@ func (p inspection) inspect() Decision {
 		return p.do(Action{Call: ExamineNode, Node: p.NodeID})
 	}
 	n := *p.Seen.Node
+	late := p.late(n)
+	if late && !n.Locked {
+		d := p.inspectionFailed("timeout: the ramdisk did not report in " + strings.TrimSuffix(ramdiskTime.String(), "0s"))
+		d.Do = Action{Call: SetProvision, Node: p.NodeID, Target: AskAbort}
+		return d
+	}
 	switch Inspection(n, p.examination()) { //nolint:exhaustive // the others belong to a registration
 	case Await:
-		if n.State == Inspects || n.State == InspectWait {
+		if !late && (n.State == Inspects || n.State == InspectWait) {
 			p.Memory.Asked = AskedInspect
 		}
 		return p.end(p.inspecting(n))
@@ -122,6 +128,19 @@ func (p inspection) inspect() Decision {
 		}
 	}
 	return p.startInspection(n)
+}
+
+// late reports whether a ramdisk has had its time to report, and Ironic will not say so. This process measures the time itself, so that the clock of Ironic
+// does not matter.
+func (p inspection) late(n Node) bool {
+	m := &p.Memory
+	switch {
+	case !n.Untimed || n.State != InspectWait:
+		m.Ramdisk = time.Time{}
+	case m.Ramdisk.IsZero():
+		m.Ramdisk = p.now
+	}
+	return !m.Ramdisk.IsZero() && p.now.Sub(m.Ramdisk) >= ramdiskTime
 }
 
 func (p inspection) examination() Examination {

@@ -49,6 +49,8 @@ type Node struct {
 	Clean *bool
 	// Maintenance keeps Ironic from working with the node.
 	Maintenance bool
+	// Untimed says that Ironic's periodic checks pass the node over, so that no time-out of Ironic's ends what the node waits for.
+	Untimed bool
 }
 
 // Provision states of an inspection: Ironic prepares it, waits for the ramdisk, or has given up.

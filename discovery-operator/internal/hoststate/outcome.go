@@ -38,6 +38,8 @@ const (
 	refusedRetry = 10 * time.Minute
 	// agentTime is how long an agent may take from its token to its first heartbeat: it looks at its disks between the two.
 	agentTime = 2 * time.Minute
+	// ramdiskTime is how long a ramdisk may take to report where Ironic does not end the inspection. It is the time of Ironic's that applies elsewhere.
+	ramdiskTime = 30 * time.Minute
 	// tries is how often a deletion tries what may fail for good.
 	tries = 3
 )

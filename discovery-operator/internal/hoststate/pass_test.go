@@ -297,3 +297,40 @@ func TestAnAgentThatTookItsTokenHasItsTimeToReport(t *testing.T) {
 	assert.Empty(t, d.Do)
 	assert.Zero(t, d.Known.Memory.Token)
 }
+
+func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
+	begin := func(t *testing.T, untimed bool) hoststate.Snapshot {
+		t.Helper()
+		s := seen(hoststate.Inspecting, admitted)
+		s.Host.Status.HardwareDetails = nil
+		s.Facts = hoststate.FactsOf(s.Host)
+		s.Seen.Node = &hoststate.Node{UUID: "node", State: hoststate.InspectWait, Untimed: untimed}
+		d := hoststate.Plan(now, s)
+		require.Empty(t, d.Do, "it boots first")
+		s.Memory = d.Known.Memory
+		return s
+	}
+	t.Run("Ironic ends the inspection of other nodes by itself", func(t *testing.T) {
+		assert.Empty(t, hoststate.Plan(now.Add(24*time.Hour), begin(t, false)).Do)
+	})
+	s := begin(t, true)
+	assert.Empty(t, hoststate.Plan(now.Add(29*time.Minute), s).Do)
+	s.Seen.Node.Locked = true
+	d := hoststate.Plan(now.Add(30*time.Minute), s)
+	assert.Empty(t, d.Do, "Ironic takes the report, or ends the inspection")
+	s.Memory, s.Seen.Node.Locked = d.Known.Memory, false
+
+	d = hoststate.Plan(now.Add(30*time.Minute), s)
+	assert.Equal(t, hoststate.Action{Call: hoststate.SetProvision, Node: "node", Target: "abort"}, d.Do)
+	require.NotNil(t, d.Then)
+	assert.Equal(t, hoststate.Failed, d.Then.Event)
+	assert.Equal(t, metal3v1.InspectionError, d.Then.Kind)
+	assert.Equal(t, metal3v1.ReasonInspectionFailed, d.Then.Reason)
+	assert.Equal(t, "The inspection failed: timeout: the ramdisk did not report in 30m. It is tried again.", d.Then.Message)
+
+	s.Memory, s.Host.Status.ErrorType = d.Known.Memory, metal3v1.InspectionError
+	s.Seen.Node = &hoststate.Node{UUID: "node", State: hoststate.InspectFailed, Untimed: true, LastError: "Inspection was aborted by request."}
+	d = hoststate.Plan(now.Add(31*time.Minute), s)
+	assert.Equal(t, hoststate.StartInspection, d.Do.Call, "the error is told once")
+	assert.Zero(t, d.Known.Memory.Ramdisk, "the next ramdisk has its time, too")
+}

@@ -379,6 +379,18 @@ func TestANodeThatIsItsOwnParentCanBeSwitched(t *testing.T) {
 	}
 }
 
+func TestIronicTimesNoNodeOutThatIsItsOwnParent(t *testing.T) {
+	for parent, untimed := range map[string]bool{`"u"`: true, `"v"`: false, `null`: false} {
+		s := newService(t, "1.96")
+		s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"uuid":"u","parent_node":%s,"driver_info":{"has_dedicated_power_supply":true}}`, parent)
+		})
+		n, err := s.client(t).Managed(t.Context(), "u")
+		require.NoError(t, err)
+		assert.Equal(t, untimed, n.Untimed, parent)
+	}
+}
+
 func clean(ctx context.Context, client *ironic.Client) (locked bool, err error) {
 	return false, client.SetCleaning(ctx, "u", true)
 }

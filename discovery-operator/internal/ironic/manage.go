@@ -79,6 +79,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
 		Maintenance: r.Maintenance, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
+		Untimed: r.looped(r.UUID),
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"

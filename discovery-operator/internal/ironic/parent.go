@@ -18,11 +18,15 @@ type kinship struct {
 	Info   map[string]any `json:"driver_info"`
 }
 
-// tied reports whether a node is its own parent and shares its power with it. Ironic 29.0.5 of Debian 13 makes every node that is changed
-// its own parent. To switch a node it locks parent and children, too, so the node waits for itself and can never be switched.
+// looped reports whether a node is its own parent. Ironic 29.0.5 of Debian 13 makes every node so that is changed, and no change undoes it. Its periodic checks,
+// those of time-outs among them, pass nodes with a parent over.
+func (k kinship) looped(uuid string) bool { return uuid != "" && k.Parent == uuid }
+
+// tied reports whether a node is its own parent and shares its power with it. To switch a node Ironic locks parent and children, too, so the node waits for
+// itself and can never be switched.
 func (k kinship) tied(uuid string) bool {
 	dedicated, _ := k.Info[powerOfItsOwn].(bool)
-	return k.Parent == uuid && !dedicated
+	return k.looped(uuid) && !dedicated
 }
 
 // patch changes a node, whose power can be switched afterwards. The query begins with a question mark, or is empty.

@@ -107,6 +107,8 @@ type Deps struct {
 	Grace time.Duration
 	// ManageHosts makes this controller own the early life of hosts; without it, hosts are handed over to another operator.
 	ManageHosts bool
+	// Now is the clock, the system's where it is nil.
+	Now func() time.Time
 }
 
 // Reconciler reconciles BareMetalHost.
@@ -120,7 +122,11 @@ type Reconciler struct {
 
 // New makes a reconciler.
 func New(d Deps) *Reconciler {
-	return &Reconciler{Deps: d, now: time.Now, attempts: attempts{list: map[types.NamespacedName]*attempt{}}, endpoints: newEndpoints()}
+	now := d.Now
+	if now == nil {
+		now = time.Now
+	}
+	return &Reconciler{Deps: d, now: now, attempts: attempts{list: map[types.NamespacedName]*attempt{}}, endpoints: newEndpoints()}
 }
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
