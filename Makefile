@@ -277,7 +277,7 @@ fmt: $(BIN)/golangci-lint ## Format the code.
 
 # All modules of the workspace at once: the linters read each library once, and not once for each module. They have more memory than time, up to half of the machine's.
 lint: export GOGC := 300
-lint: export GOMEMLIMIT := $(shell awk '/^MemTotal/ {print int($$2 / 2) "KiB"}' /proc/meminfo 2>/dev/null)
+lint: export GOMEMLIMIT = $(shell awk '/^MemTotal/ {print int($$2 / 2) "KiB"}' /proc/meminfo 2>/dev/null)
 lint: $(BIN)/golangci-lint ## Lint every module.
 	@echo "== lint $(MODULES)"
 	@GOWORK=$(ROOT)/go.work golangci-lint run $(MODULES:%=./%/...)
