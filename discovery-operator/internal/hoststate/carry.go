@@ -71,17 +71,9 @@ func (p deployment) past() Past {
 	return Past{Asked: p.Memory.Asked, Reported: p.Host.Status.ErrorType == metal3v1.ProvisioningError, Silent: p.silent()}
 }
 
-// silent reports whether the agent that has taken the node's token has had its time for a first heartbeat. This process measures the time itself, so that the
-// clock of Ironic does not matter.
+// silent reports whether the agent that has taken the node's token has had its time for a first heartbeat.
 func (p deployment) silent() bool {
-	m := &p.Memory
-	switch {
-	case !p.Seen.Node.AwaitsAgent():
-		m.Token = time.Time{}
-	case m.Token.IsZero():
-		m.Token = p.now
-	}
-	return !m.Token.IsZero() && p.now.Sub(m.Token) >= agentTime
+	return p.expired(&p.Memory.Token, p.Seen.Node.AwaitsAgent(), agentTime)
 }
 
 // carry carries a step of a deployment out, or of its end.

@@ -109,6 +109,7 @@ func (p inspection) inspect() Decision {
 	}
 	switch Inspection(n, p.examination()) { //nolint:exhaustive // the others belong to a registration
 	case Await:
+		// The failure of an inspection that is late was told when it was aborted.
 		if !late && (n.State == Inspects || n.State == InspectWait) {
 			p.Memory.Asked = AskedInspect
 		}
@@ -130,17 +131,9 @@ func (p inspection) inspect() Decision {
 	return p.startInspection(n)
 }
 
-// late reports whether a ramdisk has had its time to report, and Ironic will not say so. This process measures the time itself, so that the clock of Ironic
-// does not matter.
+// late reports whether a ramdisk has had its time to report, and Ironic will not say so.
 func (p inspection) late(n Node) bool {
-	m := &p.Memory
-	switch {
-	case !n.Untimed || n.State != InspectWait:
-		m.Ramdisk = time.Time{}
-	case m.Ramdisk.IsZero():
-		m.Ramdisk = p.now
-	}
-	return !m.Ramdisk.IsZero() && p.now.Sub(m.Ramdisk) >= ramdiskTime
+	return p.expired(&p.Memory.Ramdisk, n.Untimed && n.State == InspectWait, ramdiskTime)
 }
 
 func (p inspection) examination() Examination {

@@ -49,7 +49,7 @@ type Node struct {
 	Clean *bool
 	// Maintenance keeps Ironic from working with the node.
 	Maintenance bool
-	// Untimed says that Ironic's periodic checks pass the node over, so that no time-out of Ironic's ends what the node waits for.
+	// Untimed says that Ironic's periodic checks leave the node out: no time-out of Ironic ends what the node waits for.
 	Untimed bool
 }
 

@@ -97,6 +97,18 @@ func (p *pass) notYet() Outcome {
 	return Outcome{Event: NotYet, Parked: true, After: after}
 }
 
+// expired reports whether something has been waited for as long as it may take, and keeps since when in the memory. This process measures the time itself, so
+// that the clock of Ironic does not matter.
+func (p *pass) expired(since *time.Time, waits bool, limit time.Duration) bool {
+	switch {
+	case !waits:
+		*since = time.Time{}
+	case since.IsZero():
+		*since = p.now
+	}
+	return waits && p.now.Sub(*since) >= limit
+}
+
 // lookSeldom is when to look again at what takes long: seldom when it takes longer.
 func (p *pass) lookSeldom() time.Duration {
 	after := min(answerRetry<<min(p.Memory.Looks, 5), longRetry)

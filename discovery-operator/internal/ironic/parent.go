@@ -18,8 +18,8 @@ type kinship struct {
 	Info   map[string]any `json:"driver_info"`
 }
 
-// looped reports whether a node is its own parent. Ironic 29.0.5 of Debian 13 makes every node so that is changed, and no change undoes it. Its periodic checks,
-// those of time-outs among them, pass nodes with a parent over.
+// looped reports whether a node is its own parent. Ironic 29.0.5 of Debian 13 makes each node its own parent when the node is changed, and no change undoes
+// that. Its periodic checks, those of time-outs among them, leave nodes with a parent out.
 func (k kinship) looped(uuid string) bool { return uuid != "" && k.Parent == uuid }
 
 // tied reports whether a node is its own parent and shares its power with it. To switch a node Ironic locks parent and children, too, so the node waits for

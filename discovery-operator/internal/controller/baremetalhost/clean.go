@@ -138,7 +138,7 @@ func (r *Reconciler) afterHost(ctx context.Context, host inventory.Ref) (ctrl.Re
 	for i := range reservations {
 		lease := &reservations[i]
 		if lease.Spec.RenewTime != nil {
-			if left := r.Grace - r.now().Sub(lease.Spec.RenewTime.Time); left > 0 {
+			if left := r.Grace - r.Now().Sub(lease.Spec.RenewTime.Time); left > 0 {
 				result.RequeueAfter = max(result.RequeueAfter, left)
 				continue
 			}

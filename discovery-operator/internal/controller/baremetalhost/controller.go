@@ -114,7 +114,6 @@ type Deps struct {
 // Reconciler reconciles BareMetalHost.
 type Reconciler struct {
 	Deps
-	now      func() time.Time
 	attempts attempts
 	// endpoints limits how many hosts ask one Ironic at the same time.
 	endpoints *endpoints
@@ -122,11 +121,10 @@ type Reconciler struct {
 
 // New makes a reconciler.
 func New(d Deps) *Reconciler {
-	now := d.Now
-	if now == nil {
-		now = time.Now
+	if d.Now == nil {
+		d.Now = time.Now
 	}
-	return &Reconciler{Deps: d, now: now, attempts: attempts{list: map[types.NamespacedName]*attempt{}}, endpoints: newEndpoints()}
+	return &Reconciler{Deps: d, attempts: attempts{list: map[types.NamespacedName]*attempt{}}, endpoints: newEndpoints()}
 }
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch

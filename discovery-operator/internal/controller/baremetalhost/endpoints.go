@@ -210,12 +210,12 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 		}
 	}
 	address := r.Provisioners.Address(host.Namespace, ref)
-	e, probe, err := r.endpoints.enter(address.View+" "+address.Session, client.ObjectKeyFromObject(host), r.now())
+	e, probe, err := r.endpoints.enter(address.View+" "+address.Session, client.ObjectKeyFromObject(host), r.Now())
 	if err != nil {
 		return nil, wrap(err, "connecting to Ironic")
 	}
 	var once sync.Once
-	v := &visit{leave: func(err error) { once.Do(func() { r.endpoints.leave(e, probe, err, r.now()) }) }}
+	v := &visit{leave: func(err error) { once.Do(func() { r.endpoints.leave(e, probe, err, r.Now()) }) }}
 	if v.Manager, err = r.Provisioners.Provisioner(ctx, host.Namespace, ref); err == nil && probe {
 		within, cancel := context.WithTimeout(ctx, probeTimeout)
 		err = v.Enter(within)

@@ -138,7 +138,7 @@ func (r *Reconciler) condition(ctx context.Context, host *metal3v1.BareMetalHost
 	if old != nil && old.Status == status && old.Reason == w.Reason && old.Message == w.Message {
 		return false, nil
 	}
-	since := metav1.NewTime(r.now())
+	since := metav1.NewTime(r.Now())
 	if old != nil && old.Status == status {
 		since = old.LastTransitionTime
 	}

@@ -127,7 +127,7 @@ func (r *Reconciler) lease(ctx context.Context, from client.Reader, mac string) 
 // record writes the reservation of a host's boot MAC. The write fails when another one came first.
 func (r *Reconciler) record(ctx context.Context, c reservation.Claim, lease *coordinationv1.Lease, node string) error {
 	wanted := reservation.Reservation{
-		MAC: c.BootMAC, Host: c.Host, UID: c.UID, Node: node, OnDeletion: reservation.Release, Renewed: r.now(),
+		MAC: c.BootMAC, Host: c.Host, UID: c.UID, Node: node, OnDeletion: reservation.Release, Renewed: r.Now(),
 	}
 	if node != "" {
 		wanted.Ironic = c.Ironic

@@ -92,7 +92,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s hoststate.Snapshot) hoststa
 	var failed error
 	defer func() { e.leave(failed) }()
 	for range maxActions {
-		d := hoststate.Plan(r.now(), s)
+		d := hoststate.Plan(r.Now(), s)
 		next := d.Known
 		if d.Do.Call != "" {
 			if err := e.execute(ctx, d.Do, &next); err != nil {

@@ -34,7 +34,7 @@ func (r *Reconciler) restore(ctx context.Context, host *metal3v1.BareMetalHost) 
 		if err := decodeStatus(text, status); err != nil {
 			return r.unusable(host, err), nil
 		}
-		status.WithLastUpdated(metav1.NewTime(r.now()))
+		status.WithLastUpdated(metav1.NewTime(r.Now()))
 		object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithStatus(status)
 		err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/restored"), client.ForceOwnership)
 		switch {

@@ -39,6 +39,6 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 		host.InspectionRequested(), host.InspectionDisabled())
 	a := r.attempts.of(client.ObjectKeyFromObject(host), about, s.State)
 	s.Memory = a.memory
-	s.Facts.Resting = r.now().Before(a.memory.NotBefore)
+	s.Facts.Resting = r.Now().Before(a.memory.NotBefore)
 	return s, a, nil
 }

@@ -22,7 +22,7 @@ import (
 // report writes the status of a host that this operator manages, if it changed, and says what happened. The write fails if the host
 // changed since it was read, so that two replicas cannot take a host two ways.
 func (r *Reconciler) report(ctx context.Context, d hoststate.Decision) error {
-	host, out, now := d.Known.Host, d.Then, r.now()
+	host, out, now := d.Known.Host, d.Then, r.Now()
 	old, status := &host.Status, d.Status(now)
 	if equality.Semantic.DeepEqual(old, status) && host.HasStatus() {
 		return nil

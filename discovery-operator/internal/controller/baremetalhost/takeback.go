@@ -31,7 +31,7 @@ func (r *Reconciler) takeBack(ctx context.Context, host *metal3v1.BareMetalHost,
 		host = next
 	}
 	first := handover.First(host.Labels[metal3v1.ApprovalLabel] == "pending")
-	now := metav1.NewTime(r.now())
+	now := metav1.NewTime(r.Now())
 	status := host.Status.DeepCopy()
 	status.Provisioning.State, status.OperationalStatus, status.LastUpdated = metal3v1.StateUnmanaged, metal3v1.OperationalStatusDiscovered, &now
 	status.ErrorType, status.ErrorMessage, status.ErrorCount = "", "", 0

@@ -40,7 +40,7 @@ func (r *Reconciler) wait(ctx context.Context, host *metal3v1.BareMetalHost, w h
 	case away == nil:
 		return ctrl.Result{}, r.say(ctx, host, w)
 	}
-	if left := awayTime - r.now().Sub(away.LastTransitionTime.Time); left > 0 {
+	if left := awayTime - r.Now().Sub(away.LastTransitionTime.Time); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, r.say(ctx, host, w)
 	}
 	_, err = r.condition(ctx, host, handover.Wait{Reason: away.Reason, Message: "Ironic does not serve this host: " + full(away.Message) +

@@ -37,7 +37,7 @@ func TestAHostWithoutCredentialsSaysThatIronicIsAway(t *testing.T) {
 	d := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(host, d).WithStatusSubresource(host, d).Build()
 	r := New(Deps{Client: c, Live: c, Events: &events.FakeRecorder{}, Namespace: "system"})
-	r.now = func() time.Time { return now }
+	r.Now = func() time.Time { return now }
 	endpoint := func(status metav1.ConditionStatus, reason, message string) {
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(d), d))
 		d.Status.Conditions = []metav1.Condition{{
