@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,9 +50,11 @@ type harness struct {
 }
 
 func newTheatre(t *testing.T, names ...string) *harness {
+	// The fake client walks the whole scheme at every apply: it has no kinds but those that are used.
 	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, metal3v1.AddToScheme(scheme))
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, metal3v1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
 	s := &harness{T: t, rack: demo.New(), names: names}
 	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&metal3v1.BareMetalHost{}, &metal3v1.BareMetalHostDiscovery{}).Build()
