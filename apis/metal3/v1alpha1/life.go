@@ -22,7 +22,8 @@ const (
 	EventDeploymentStarted = "DeploymentStarted"
 	// EventAdoptionStarted says that Ironic was asked to adopt a machine as it is.
 	EventAdoptionStarted = "AdoptionStarted"
-	// EventAgentSilent says that Ironic was asked to forget an agent that took the token of its node and sent no heartbeat.
+	// EventAgentSilent says that a ramdisk is started again: its agent took the token of the node and sent no heartbeat, or it did not report in its time to an Ironic
+	// that would wait without end.
 	EventAgentSilent = "AgentSilent"
 	// EventCleaningStarted says that Ironic was asked to end a deployment and clean the machine.
 	EventCleaningStarted = "CleaningStarted"

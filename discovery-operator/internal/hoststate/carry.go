@@ -68,7 +68,7 @@ func (p deployment) undeploy() Decision {
 
 // past is what the next step of a deployment rests on.
 func (p deployment) past() Past {
-	return Past{Asked: p.Memory.Asked, Reported: p.Host.Status.ErrorType == metal3v1.ProvisioningError, Silent: p.silent()}
+	return Past{Asked: p.Memory.Asked, Reported: p.Host.Status.ErrorType == metal3v1.ProvisioningError, Silent: p.silent(), Late: p.late(*p.Seen.Node, p.Seen.Node.AwaitsRamdisk())}
 }
 
 // silent reports whether the agent that has taken the node's token has had its time for a first heartbeat.
@@ -102,11 +102,16 @@ func (p deployment) carry(d Deployment, task Task) Decision {
 	case EndMaintenance:
 		a.Call = LeaveMaintenance
 	case Restart:
-		p.Memory.Token = time.Time{}
+		p.Memory.Token, p.Memory.Ramdisk = time.Time{}, time.Time{}
 		a.Call, a.Target = SetPower, Rebooting
-		return p.last(a, p.askedNext(), silentAgent(p.NodeID))
+		if task.Reason == "" {
+			return p.last(a, p.askedNext(), silentRamdisk(task))
+		}
+		d := p.failed(metal3v1.ProvisioningError, task.Reason, prefixes[task.Reason]+silence+". It is tried again.")
+		d.Do, d.Tell = a, append(d.Tell, silentRamdisk(task))
+		return d
 	case Ask:
-		return p.ask(a, task.Ask)
+		return p.ask(a, task)
 	}
 	return p.last(a, p.askedNext())
 }
@@ -121,14 +126,17 @@ var asks = map[string]Asked{
 }
 
 // ask asks for a change of the provision state. The two that cannot be taken back are asked for only while the API server has the host as it was read.
-func (p deployment) ask(a Action, target string) Decision {
+func (p deployment) ask(a Action, task Task) Decision {
+	target := task.Ask
 	switch {
 	case target == AskDeploy && p.Seen.Config == nil:
 		return p.do(Action{Call: ReadConfig})
 	case (target == AskDeploy || target == AskDelete) && !p.Seen.Unchanged:
 		return p.do(Action{Call: ConfirmHost})
 	}
-	p.Memory.Asked = asks[target]
+	if task.Reason == "" { // what is late ends as a failure of what was asked for
+		p.Memory.Asked = asks[target]
+	}
 	a.Call, a.Target = SetProvision, target
 	var tell []Notice
 	switch target {
@@ -138,18 +146,17 @@ func (p deployment) ask(a Action, target string) Decision {
 	case AskDelete:
 		tell = append(tell, normal(metal3v1.EventCleaningStarted, "Deprovision", "Asked Ironic to end the deployment on node "+p.NodeID))
 	case AskAbort:
-		p.Memory.Token = time.Time{}
-		tell = append(tell, silentAgent(p.NodeID))
+		p.Memory.Token, p.Memory.Ramdisk = time.Time{}, time.Time{}
+		tell = append(tell, silentRamdisk(task))
 	case AskAdopt:
 		tell = append(tell, normal(metal3v1.EventAdoptionStarted, "Provision", "Asked Ironic to adopt the machine as it is, on node "+p.NodeID))
 	}
 	return p.last(a, p.askedNext(), tell...)
 }
 
-// silentAgent tells that Ironic was asked for another token.
-func silentAgent(node string) Notice {
-	return warning(metal3v1.EventAgentSilent, "Provision", "The ramdisk that took the token of node "+node+" sends no heartbeat: the machine was restarted. "+
-		"Asked Ironic to forget the token, so that it accepts the ramdisk that runs now; restart the machine if it still waits")
+// silentRamdisk tells why a ramdisk is started again.
+func silentRamdisk(task Task) Notice {
+	return warning(metal3v1.EventAgentSilent, "Provision", task.Why)
 }
 
 // failedAt says what follows when Ironic, or a Secret, does not fit a step of a deployment or its end.

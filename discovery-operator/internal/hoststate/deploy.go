@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -227,7 +228,7 @@ func (n Node) manual() bool { return n.Driver == ManualDriver && n.PowerBy == Ma
 // cleans reports whether the node says, itself, whether it is cleaned between two uses.
 func (n Node) cleans(wanted bool) bool { return n.Clean != nil && *n.Clean == wanted }
 
-// Task is the next step towards a deployment, or away from one. Why is a sentence for the user: what is waited for, or what failed.
+// Task is the next step towards a deployment, or away from one. Why is a sentence for the user: what is waited for, what failed, or why a ramdisk is started again.
 type Task struct {
 	Do  Move
 	Ask string
@@ -264,6 +265,8 @@ type Past struct {
 	Reported bool
 	// Silent says that the agent that took the node's token has had its time for a first heartbeat.
 	Silent bool
+	// Late says that the ramdisk has had its time to report, and Ironic will not say so.
+	Late bool
 }
 
 // DeploymentTask says what is next for a node on which an image is to be deployed. A deployment is asked for only in a state in which none is there, and
@@ -290,11 +293,11 @@ func DeploymentTask(n Node, d Deployment, p Past) Task {
 		}
 		return Task{Do: Accept}
 	case DeployFailed:
-		return p.again(n, AskedDeploy, metal3v1.ReasonDeploymentFailed, d.start(n))
+		return p.again(n, metal3v1.ReasonDeploymentFailed, d.start(n), AskedDeploy)
 	case NodeError:
-		return p.again(n, AskedUndeploy, metal3v1.ReasonUndeployFailed, Task{Do: Ask, Ask: AskDelete})
+		return p.again(n, metal3v1.ReasonUndeployFailed, Task{Do: Ask, Ask: AskDelete}, AskedUndeploy)
 	case CleanFailed:
-		return p.again(n, AskedProvide, metal3v1.ReasonCleaningFailed, leaveCleaning(n))
+		return p.again(n, metal3v1.ReasonCleaningFailed, leaveCleaning(n), AskedProvide)
 	case InspectFailed:
 		return Task{Do: Ask, Ask: AskManage}
 	}
@@ -332,8 +335,12 @@ func (d Deployment) start(n Node) Task {
 
 // await waits for Ironic. Where that waits for an agent of a machine that it cannot restart, only the user can help.
 func (d Deployment) await(n Node, p Past, reason, why string) Task {
-	if p.Silent && n.AwaitsAgent() {
-		return reset(n)
+	switch {
+	case p.Silent && n.AwaitsAgent():
+		return reset(n, "The ramdisk that took the token of node "+n.UUID+" sends no heartbeat: the machine was restarted. "+
+			"Asked Ironic to forget the token, so that it accepts the ramdisk that runs now; restart the machine if it still waits")
+	case p.Late && !n.Locked && !d.Manual:
+		return late(n)
 	}
 	if d.Manual && !n.Locked && (n.State == CleanWait && n.Step == "" || n.State == DeployWait && (n.Step == "" || n.Step == "deploy")) {
 		return Task{Do: Await, Reason: metal3v1.ReasonAgentAway, User: true, Why: "Ironic waits for the machine to run its ramdisk, and cannot restart it. " +
@@ -344,16 +351,30 @@ func (d Deployment) await(n Node, p Past, reason, why string) Task {
 
 // reset has Ironic give the token of a node once more. Its agent took the token and sent no heartbeat: the machine was restarted between the two, and Ironic refuses
 // the agent that runs now until its time-out. A restart by Ironic forgets the token, and so does the end of a cleaning, during which Ironic restarts no machine.
-func reset(n Node) Task {
+func reset(n Node, why string) Task {
 	if n.State == CleanWait {
-		return Task{Do: Ask, Ask: AskAbort}
+		return Task{Do: Ask, Ask: AskAbort, Why: why}
 	}
-	return Task{Do: Restart}
+	return Task{Do: Restart, Why: why}
 }
 
-// again reports a failure first, and then tries what mends it.
-func (p Past) again(n Node, asked Asked, reason string, mend Task) Task {
-	if p.Asked == asked || !p.Reported {
+// silence is what is said of a ramdisk that did not report in its time.
+var silence = "timeout: the ramdisk did not report in " + strings.TrimSuffix(ramdiskTime.String(), "0s")
+
+// late has a machine whose ramdisk is silent start the ramdisk once more, as Ironic's time-out would: a deployment goes on after the restart, and a cleaning
+// fails and is tried again.
+func late(n Node) Task {
+	t := reset(n, "The ramdisk of node "+n.UUID+" is silent, and this Ironic would wait for it without end. The machine is restarted; see on its console why it does not boot the ramdisk")
+	t.Reason = metal3v1.ReasonCleaningFailed
+	if t.Do == Restart {
+		t.Reason = metal3v1.ReasonDeploymentFailed
+	}
+	return t
+}
+
+// again reports a failure of what was asked for first, and then tries what mends it.
+func (p Past) again(n Node, reason string, mend Task, asked ...Asked) Task {
+	if slices.Contains(asked, p.Asked) || !p.Reported {
 		return refusal(reason, n.LastError)
 	}
 	return mend
@@ -410,7 +431,7 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 	case n.Deployed():
 		return d.end(n, p)
 	case n.State == CleanFailed:
-		return p.again(n, AskedUndeploy, metal3v1.ReasonCleaningFailed, leaveCleaning(n))
+		return p.again(n, metal3v1.ReasonCleaningFailed, leaveCleaning(n), AskedUndeploy, AskedProvide)
 	case n.State == inventory.NodeManageable && p.Reported && n.cleans(true): // it was led out of a cleaning that failed
 		return Task{Do: Ask, Ask: AskProvide}
 	case n.Instance != "" && n.Instance == d.Instance:

@@ -177,6 +177,8 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		"it was not ended":                                   {node: deployed("error"), past: hoststate.Past{Asked: hoststate.AskedUndeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonUndeployFailed},
 		"it is tried again":                                  {node: deployed("error"), past: again, do: hoststate.Ask, ask: "deleted"},
 		"the machine was not cleaned":                        {node: deployed("clean failed", maintained, vacant), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
+		"nor when that was tried again":                      {node: deployed("clean failed", maintained, vacant), past: hoststate.Past{Asked: hoststate.AskedProvide, Reported: true}, do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
+		"a silent ramdisk is its user's where the power is":  {node: deployed("clean wait", vacant), past: hoststate.Past{Late: true}, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
 		"cleaning is tried again, out of maintenance":        {node: deployed("clean failed", maintained, vacant), past: again, do: hoststate.EndMaintenance},
 		"from the start":                                     {node: deployed("clean failed", vacant), past: again, do: hoststate.Ask, ask: "manage"},
 		"and to its end":                                     {node: deployed("manageable", vacant), past: again, do: hoststate.Ask, ask: "provide"},
@@ -189,6 +191,12 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		assert.Equal(t, c.ask, got.Ask, name)
 		assert.Equal(t, c.reason, got.Reason, name)
 	}
+	locked := func(n *hoststate.Node) { n.Locked = true }
+	d := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) { h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"} }))
+	got := hoststate.RemovalTask(deployed("clean wait", controlled, vacant), d, hoststate.Past{Late: true})
+	assert.Equal(t, "abort", got.Ask, "a ramdisk that is silent is given up")
+	got = hoststate.RemovalTask(deployed("clean wait", controlled, vacant, locked), d, hoststate.Past{Late: true})
+	assert.Equal(t, hoststate.Await, got.Do, "but not while Ironic hears it")
 }
 
 func TestAnImageIsDeployedAndTakenAway(t *testing.T) {

@@ -101,9 +101,9 @@ func (p inspection) inspect() Decision {
 		return p.do(Action{Call: ExamineNode, Node: p.NodeID})
 	}
 	n := *p.Seen.Node
-	late := p.late(n)
+	late := p.late(n, n.State == InspectWait)
 	if late && !n.Locked {
-		d := p.inspectionFailed("timeout: the ramdisk did not report in " + strings.TrimSuffix(ramdiskTime.String(), "0s"))
+		d := p.inspectionFailed(silence)
 		d.Do = Action{Call: SetProvision, Node: p.NodeID, Target: AskAbort}
 		return d
 	}
@@ -129,11 +129,6 @@ func (p inspection) inspect() Decision {
 		}
 	}
 	return p.startInspection(n)
-}
-
-// late reports whether a ramdisk has had its time to report, and Ironic will not say so.
-func (p inspection) late(n Node) bool {
-	return p.expired(&p.Memory.Ramdisk, n.Untimed && n.State == InspectWait, ramdiskTime)
 }
 
 func (p inspection) examination() Examination {

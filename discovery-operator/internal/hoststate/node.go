@@ -51,6 +51,8 @@ type Node struct {
 	Maintenance bool
 	// Untimed says that Ironic's periodic checks leave the node out: no time-out of Ironic ends what the node waits for.
 	Untimed bool
+	// Touched is when Ironic last changed the provision state or heard the ramdisk, by its clock and as it writes it. From then on it counts its time-outs.
+	Touched string
 }
 
 // Provision states of an inspection: Ironic prepares it, waits for the ramdisk, or has given up.
@@ -75,9 +77,12 @@ func (n Node) Busy() bool {
 		n.State == Undeploying || n.State == Cleaning || n.State == CleanWait || n.State == Deploying || n.State == DeployWait || n.State == Adopting
 }
 
+// AwaitsRamdisk reports whether Ironic waits for what a ramdisk reports while it deploys or cleans.
+func (n Node) AwaitsRamdisk() bool { return n.State == DeployWait || n.State == CleanWait }
+
 // AwaitsAgent reports whether Ironic waits for the first heartbeat of an agent that has taken its token.
 func (n Node) AwaitsAgent() bool {
-	return (n.State == DeployWait || n.State == CleanWait) && !n.Locked && n.TokenTaken
+	return n.AwaitsRamdisk() && !n.Locked && n.TokenTaken
 }
 
 // Deployed reports whether something is, or is being, deployed on the node, so that it has to be undeployed before it can go.

@@ -38,7 +38,7 @@ const (
 	refusedRetry = 10 * time.Minute
 	// agentTime is how long an agent may take from its token to its first heartbeat: it looks at its disks between the two.
 	agentTime = 2 * time.Minute
-	// ramdiskTime is how long a ramdisk may take to report where Ironic does not end the inspection. It is the time of Ironic's that applies elsewhere.
+	// ramdiskTime is how long a ramdisk may be silent where Ironic ends nothing by itself. It is the time of Ironic's that applies elsewhere.
 	ramdiskTime = 30 * time.Minute
 	// tries is how often a deletion tries what may fail for good.
 	tries = 3
@@ -107,6 +107,14 @@ func (p *pass) expired(since *time.Time, waits bool, limit time.Duration) bool {
 		*since = p.now
 	}
 	return waits && p.now.Sub(*since) >= limit
+}
+
+// late reports whether a ramdisk that is waited for has had its time, and Ironic will not say so. Each sign of the ramdisk gives it that time anew.
+func (p *pass) late(n Node, waits bool) bool {
+	if p.Memory.Touched != n.Touched {
+		p.Memory.Touched, p.Memory.Ramdisk = n.Touched, time.Time{}
+	}
+	return p.expired(&p.Memory.Ramdisk, n.Untimed && waits, ramdiskTime)
 }
 
 // lookSeldom is when to look again at what takes long: seldom when it takes longer.

@@ -298,6 +298,53 @@ func TestAnAgentThatTookItsTokenHasItsTimeToReport(t *testing.T) {
 	assert.Zero(t, d.Known.Memory.Token)
 }
 
+func TestADeploymentThatIronicWaitsForWithoutEndGoesOn(t *testing.T) {
+	begin := func(t *testing.T, state hoststate.State, node hoststate.Node) hoststate.Snapshot {
+		t.Helper()
+		s := seen(state, admitted)
+		s.Memory.Asked = hoststate.AskedDeploy
+		node.Driver, node.PowerBy, node.Untimed, node.Touched = "redfish", "redfish", true, "then"
+		s.Seen.Node = &node
+		d := hoststate.Plan(now, s)
+		require.Empty(t, d.Do, "it boots first")
+		s.Memory = d.Known.Memory
+		return s
+	}
+	t.Run("a machine is restarted", func(t *testing.T) {
+		s := begin(t, hoststate.Provisioning, deployed(hoststate.DeployWait))
+		s.Seen.Node.Touched = "a heartbeat"
+		d := hoststate.Plan(now.Add(29*time.Minute), s)
+		s.Memory = d.Known.Memory
+		assert.Empty(t, hoststate.Plan(now.Add(58*time.Minute), s).Do, "a heartbeat gives it its time anew")
+
+		d = hoststate.Plan(now.Add(59*time.Minute), s)
+		assert.Equal(t, hoststate.SetPower, d.Do.Call)
+		assert.Equal(t, hoststate.Rebooting, d.Do.Target)
+		require.Len(t, d.Tell, 1)
+		assert.Equal(t, metal3v1.EventAgentSilent, d.Tell[0].Reason)
+		require.NotNil(t, d.Then)
+		assert.Equal(t, metal3v1.ReasonDeploymentFailed, d.Then.Reason)
+		assert.Equal(t, "The image was not deployed: timeout: the ramdisk did not report in 30m. It is tried again.", d.Then.Message)
+
+		s.Memory, s.Host.Status.ErrorType = d.Known.Memory, metal3v1.ProvisioningError
+		assert.Empty(t, hoststate.Plan(now.Add(60*time.Minute), s).Do, "the next ramdisk has its time, too")
+	})
+	t.Run("a cleaning fails", func(t *testing.T) {
+		s := begin(t, hoststate.Provisioning, deployed(hoststate.CleanWait, func(n *hoststate.Node) { n.Instance, n.Deployment = "", nil }))
+		s.Memory.Asked = hoststate.AskedProvide
+		d := hoststate.Plan(now.Add(30*time.Minute), s)
+		assert.Equal(t, hoststate.SetProvision, d.Do.Call)
+		assert.Equal(t, "abort", d.Do.Target)
+		assert.Equal(t, hoststate.AskedProvide, d.Known.Memory.Asked)
+
+		s.Memory, s.Seen.Node.State, s.Seen.Node.LastError = d.Known.Memory, "clean failed", "By request, the clean operation was aborted"
+		d = hoststate.Plan(now.Add(31*time.Minute), s)
+		require.NotNil(t, d.Then)
+		assert.Equal(t, hoststate.Failed, d.Then.Event, "and is told as one that Ironic times out is")
+		assert.Equal(t, metal3v1.ReasonCleaningFailed, d.Then.Reason)
+	})
+}
+
 func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
 	begin := func(t *testing.T, untimed bool) hoststate.Snapshot {
 		t.Helper()

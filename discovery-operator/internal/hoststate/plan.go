@@ -47,8 +47,9 @@ type Memory struct {
 	Reported time.Time
 	// Token is since when an agent that has taken the node's token sent no heartbeat, zero where none is waited for.
 	Token time.Time
-	// Ramdisk is since when the ramdisk of a node that is Untimed is waited for, zero where none is.
+	// Ramdisk is since when the ramdisk of a node that is Untimed is waited for, zero where none is. Touched is what Touched of the node was then.
 	Ramdisk time.Time
+	Touched string
 	// Looks counts looks at what takes long, Failures what failed, and NotBefore is when that is tried again.
 	Looks, Failures int
 	NotBefore       time.Time

@@ -20,7 +20,7 @@ import (
 )
 
 const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
-	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,deploy_step,clean_step,driver_internal_info"
+	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,deploy_step,clean_step,driver_internal_info,provision_updated_at"
 
 // rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
 type rawStep struct {
@@ -62,6 +62,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		DeployStep  rawStep        `json:"deploy_step"`
 		CleanStep   rawStep        `json:"clean_step"`
 		Agent       rawAgent       `json:"driver_internal_info"`
+		Touched     string         `json:"provision_updated_at"`
 	}
 	s, err := c.connect(ctx)
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
 		Maintenance: r.Maintenance, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
-		Untimed: r.looped(r.UUID),
+		Untimed: r.looped(r.UUID), Touched: r.Touched,
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"
