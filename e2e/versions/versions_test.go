@@ -110,11 +110,30 @@ func variants(t *testing.T) map[string]variant {
 	if len(older) == 0 {
 		t.Logf("no API server older than 1.%d is tried: set %s to directories that hold one", newest-emulated, olderAssets)
 	}
+	tried := map[int]bool{}
 	for _, dir := range older {
 		minor := minorOf(t, filepath.Join(dir, "kube-apiserver"))
+		tried[minor] = true
 		out[fmt.Sprintf("1.%d real", minor)] = variant{minor: minor, args: []string{"--binaries=" + dir}, real: true}
 	}
+	for _, dir := range older {
+		own := minorOf(t, filepath.Join(dir, "kube-apiserver"))
+		for minor := max(oldest, own-reach(own)); minor < own; minor++ {
+			if version := fmt.Sprintf("1.%d", minor); !tried[minor] {
+				tried[minor] = true
+				out[version+" emulated by older"] = variant{minor: minor, args: []string{"--binaries=" + dir, "--emulated-version=" + version}}
+			}
+		}
+	}
 	return out
+}
+
+// reach is how many minors back an API server can be asked to emulate: one before 1.33.
+func reach(minor int) int {
+	if minor < 33 {
+		return 1
+	}
+	return emulated
 }
 
 // The manifests that clusters get are taken by every supported API server, all operators become ready on it, and addresses are given and released there.
