@@ -192,7 +192,9 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		assert.Equal(t, c.reason, got.Reason, name)
 	}
 	locked := func(n *hoststate.Node) { n.Locked = true }
-	d := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) { h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"} }))
+	d := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) {
+		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
+	}))
 	got := hoststate.RemovalTask(deployed("clean wait", controlled, vacant), d, hoststate.Past{Late: true})
 	assert.Equal(t, "abort", got.Ask, "a ramdisk that is silent is given up")
 	got = hoststate.RemovalTask(deployed("clean wait", controlled, vacant, locked), d, hoststate.Past{Late: true})
