@@ -68,7 +68,11 @@ func (p deployment) undeploy() Decision {
 
 // past is what the next step of a deployment rests on.
 func (p deployment) past() Past {
-	return Past{Asked: p.Memory.Asked, Reported: p.Host.Status.ErrorType == metal3v1.ProvisioningError, Silent: p.silent(), Late: p.late(*p.Seen.Node, p.Seen.Node.AwaitsRamdisk())}
+	n := *p.Seen.Node
+	return Past{
+		Asked: p.Memory.Asked, Reported: p.Host.Status.ErrorType == metal3v1.ProvisioningError,
+		Silent: p.silent(), Late: p.late(n, n.AwaitsRamdisk()),
+	}
 }
 
 // silent reports whether the agent that has taken the node's token has had its time for a first heartbeat.

@@ -364,7 +364,7 @@ var silence = "timeout: the ramdisk did not report in " + strings.TrimSuffix(ram
 // late has a machine whose ramdisk is silent start the ramdisk once more, as Ironic's time-out would: a deployment goes on after the restart, and a cleaning
 // fails and is tried again.
 func late(n Node) Task {
-	t := reset(n, "The ramdisk of node "+n.UUID+" is silent, and this Ironic would wait for it without end. The machine is restarted; see on its console why it does not boot the ramdisk")
+	t := reset(n, "The ramdisk of node "+n.UUID+" is silent, and this Ironic would wait for it without end: it is started again. See on the console of the machine why it does not report")
 	t.Reason = metal3v1.ReasonCleaningFailed
 	if t.Do == Restart {
 		t.Reason = metal3v1.ReasonDeploymentFailed

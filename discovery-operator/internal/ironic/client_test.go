@@ -383,11 +383,12 @@ func TestIronicTimesNoNodeOutThatIsItsOwnParent(t *testing.T) {
 	for parent, untimed := range map[string]bool{`"u"`: true, `"v"`: false, `null`: false} {
 		s := newService(t, "1.96")
 		s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprintf(w, `{"uuid":"u","parent_node":%s,"driver_info":{"has_dedicated_power_supply":true}}`, parent)
+			_, _ = fmt.Fprintf(w, `{"uuid":"u","parent_node":%s,"driver_info":{"has_dedicated_power_supply":true},"provision_updated_at":"2026-11-26T12:00:00+00:00"}`, parent)
 		})
 		n, err := s.client(t).Managed(t.Context(), "u")
 		require.NoError(t, err)
 		assert.Equal(t, untimed, n.Untimed, parent)
+		assert.Equal(t, "2026-11-26T12:00:00+00:00", n.Touched, "from which the operator counts, as Ironic would")
 	}
 }
 
