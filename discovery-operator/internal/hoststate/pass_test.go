@@ -345,6 +345,22 @@ func TestADeploymentThatIronicWaitsForWithoutEndGoesOn(t *testing.T) {
 	})
 }
 
+func TestADeletionGivesUpACleaningThatFailsAgain(t *testing.T) {
+	s := seen(hoststate.Deprovisioning, admitted)
+	s.Host.Status.ErrorType, s.Facts.Deleting = metal3v1.ProvisioningError, true
+	s.Memory = hoststate.Memory{Asked: hoststate.AskedProvide, Failures: 1}
+	node := deployed("clean failed", func(n *hoststate.Node) { n.Instance, n.Deployment = "", nil })
+	s.Seen.Node = &node
+	d := hoststate.Plan(now, s)
+	require.NotNil(t, d.Then)
+	assert.Equal(t, hoststate.Failed, d.Then.Event)
+
+	s.Memory.Failures = 2
+	d = hoststate.Plan(now, s)
+	require.NotNil(t, d.Then)
+	assert.Equal(t, hoststate.GaveUp, d.Then.Event)
+}
+
 func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
 	begin := func(t *testing.T, untimed bool) hoststate.Snapshot {
 		t.Helper()
