@@ -18,8 +18,8 @@ ALONE := e2e/charts e2e/move
 ALIGNED := $(MODULES) $(ALONE) hack/controlplane hack/node
 OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
-# Packages under test at once: each may start a control plane of its own.
-PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
+# Packages of a module under test at once: each may start a control plane of its own, and an idle one takes its share of a processor.
+PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 8 ? 4 : n > 2 ? n / 2 : 1 )))
 # Modules under test at once: their tests wait, but more of them compute too much.
 JOBS ?= 2
 # The race detector needs a C compiler, and all libraries compiled once more. Packages run with it whose files, tests included,

@@ -33,8 +33,9 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
 
-// atOnce is how many tests run at a time whatever the number of processors, unless -parallel says otherwise: they wait most of their time.
-const atOnce = "8"
+// atOnce is how many tests run at a time whatever the number of processors, unless -parallel says otherwise: they wait much of their
+// time, but the Ironics that some of them start do not.
+const atOnce = "4"
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
@@ -196,7 +197,22 @@ func (w *testEnv) enrol(i int, change ...func(map[string]any)) string {
 
 func (w *testEnv) eventually(what string, condition func() bool) {
 	w.Helper()
-	require.Eventually(w, condition, patience, beat, what)
+	require.True(w, waitFor(patience, condition), what)
+}
+
+// waitFor asks until the answer is yes, and reports whether it was in time. Unlike testify it asks in the goroutine of the test, which
+// may print what the condition last read.
+func waitFor(limit time.Duration, condition func() bool) bool {
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for end := time.Now().Add(limit); ; <-ticker.C {
+		if condition() {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
 }
 
 // stays checks for a while that something stays as it is.
@@ -229,12 +245,12 @@ func (w *testEnv) host(name string) *metal3v1.BareMetalHost {
 func (w *testEnv) status(d *metal3v1.BareMetalHostDiscovery, what string, want func(*metal3v1.BareMetalHostDiscoveryStatus) bool) {
 	w.Helper()
 	var last metal3v1.BareMetalHostDiscoveryStatus
-	ok := assert.Eventually(w, func() bool {
+	ok := waitFor(patience, func() bool {
 		err := w.Get(w.Context(), client.ObjectKeyFromObject(d), d)
 		last = d.Status
 		return err == nil && want(&d.Status)
-	}, patience, 50*time.Millisecond, what)
-	require.True(w, ok, "%+v", last)
+	})
+	require.True(w, ok, "%s: %+v", what, last)
 }
 
 // hasEvent waits for an event about a host.

@@ -204,7 +204,7 @@ func (m *machinery) replicas(set *unstructured.Unstructured) int64 {
 func (m *machinery) scaled(set *unstructured.Unstructured, n int64) {
 	m.Helper()
 	var last int64
-	ok := assert.Eventually(m, func() bool { last = m.replicas(set); return last == n }, patience, 50*time.Millisecond)
+	ok := waitFor(patience, func() bool { last = m.replicas(set); return last == n })
 	require.True(m, ok, "%s %s has %d replicas, not %d", set.GetKind(), set.GetName(), last, n)
 }
 
@@ -238,7 +238,7 @@ func (m *machinery) settled() (writes int64) {
 func (m *machinery) hasEvent(set *unstructured.Unstructured, reason, note string) {
 	m.Helper()
 	var seen []string
-	ok := assert.Eventually(m, func() bool {
+	ok := waitFor(patience, func() bool {
 		var list eventsv1.EventList
 		assert.NoError(m, m.List(m.Context(), &list, client.InNamespace(m.ns)))
 		seen = nil
@@ -252,7 +252,7 @@ func (m *machinery) hasEvent(set *unstructured.Unstructured, reason, note string
 			}
 		}
 		return false
-	}, patience, 50*time.Millisecond)
+	})
 	require.True(m, ok, "there are %q", seen)
 }
 

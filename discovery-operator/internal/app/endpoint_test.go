@@ -86,7 +86,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-other"}}
 	require.NoError(t, w.Create(t.Context(), other))
 	w.operate(func(o *setup) {
-		o.only, o.IronicNamespaces, o.ironicTimeout = []string{w.ns, other.Name}, []string{everyNamespace}, 2*time.Second
+		o.only, o.IronicNamespaces, o.ironicTimeout = []string{w.ns, other.Name}, []string{everyNamespace}, 10*time.Second
 	})
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ironic"}}

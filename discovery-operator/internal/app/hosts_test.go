@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,10 +45,8 @@ func managing(o *setup) { o.ManageHosts = true }
 // is waits until a host satisfies the test.
 func (w *testEnv) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
 	w.Helper()
-	ok := assert.Eventually(w, func() bool {
-		return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && want()
-	}, patience, 50*time.Millisecond, what)
-	require.True(w, ok, "%+v", h.Status)
+	ok := waitFor(patience, func() bool { return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && want() })
+	require.True(w, ok, "%s: %+v", what, h.Status)
 }
 
 func (w *testEnv) reaches(h *metal3v1.BareMetalHost, state metal3v1.ProvisioningState) {

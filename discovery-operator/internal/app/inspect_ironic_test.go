@@ -54,10 +54,8 @@ func newBench(t *testing.T, name string) *bench {
 // sees waits until the host is as the test wants it. A real Ironic takes its time on a busy machine, and what failed is tried again late.
 func (b *bench) sees(t *testing.T, what string, want func(h *metal3v1.BareMetalHost) bool) {
 	t.Helper()
-	ok := assert.Eventually(t, func() bool {
-		return b.Get(t.Context(), client.ObjectKeyFromObject(b.h), b.h) == nil && want(b.h)
-	}, 4*time.Minute, ironictest.Beat, what)
-	require.True(t, ok, "%+v", b.h.Status)
+	ok := waitFor(4*time.Minute, func() bool { return b.Get(t.Context(), client.ObjectKeyFromObject(b.h), b.h) == nil && want(b.h) })
+	require.True(t, ok, "%s: %+v", what, b.h.Status)
 }
 
 // becomes waits until the host has the state and no error.

@@ -47,10 +47,10 @@ func TestAStandaloneSite(t *testing.T) {
 	until := func(t *testing.T, n int, what string, want func(h *metal3v1.BareMetalHost) bool) {
 		t.Helper()
 		h := hosts[n]
-		ok := assert.Eventually(t, func() bool {
+		ok := waitFor(machinetest.Patience, func() bool {
 			return w.Get(t.Context(), types.NamespacedName{Namespace: w.ns, Name: fmt.Sprintf("rack-sn-%d", n+1)}, h) == nil && want(h)
-		}, machinetest.Patience, beat, what)
-		require.True(t, ok, "%+v", h.Status)
+		})
+		require.True(t, ok, "%s: %+v", what, h.Status)
 	}
 	step := func(name string, run func(t *testing.T)) {
 		t.Helper()
