@@ -276,7 +276,7 @@ func (c *cluster) deployment(change ...func(*hiveextv1.AgentClusterInstallSpec))
 // until reads an object again and again until it is as it should be.
 func (c *cluster) until(object client.Object, what string, ok func() bool) {
 	c.Helper()
-	err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, kubePatience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(c.Context(), 100*time.Millisecond, kubePatience, true, func(ctx context.Context) (bool, error) {
 		return c.user.Get(ctx, client.ObjectKeyFromObject(object), object) == nil && ok(), nil
 	})
 	if err != nil {

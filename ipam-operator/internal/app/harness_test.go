@@ -160,7 +160,7 @@ func (w *site) claim(name, pool string) *ipamv1.IPClaim {
 // eventually waits until something is as it should be. It asks on the test's own goroutine, which may end the test.
 func (w *site) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); wait(w.t.Context(), 20*time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); wait(w.t.Context(), 100*time.Millisecond) {
 		require.True(w.t, time.Now().Before(deadline), what)
 	}
 }

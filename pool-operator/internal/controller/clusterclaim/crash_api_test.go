@@ -155,7 +155,7 @@ func (s *suite) annotator() {
 	})
 	go func() {
 		defer close(done)
-		ticker := time.NewTicker(5 * time.Millisecond)
+		ticker := time.NewTicker(25 * time.Millisecond)
 		defer ticker.Stop()
 		for round := 0; ; round++ {
 			patch := mergePatchOf(fmt.Sprintf(`{"metadata":{"annotations":{"other.example.com/was-here":"%d"}}}`, round))

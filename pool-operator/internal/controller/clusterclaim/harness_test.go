@@ -181,7 +181,7 @@ func (s *suite) waitFor(name, conditionType, reason string) *hivev1.ClusterClaim
 func (s *suite) eventually(condition func() bool) bool {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		if condition() {
