@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -24,14 +25,21 @@ func New(description *openapi3.T) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the page of the documentation: %w", err)
 	}
-	var out bytes.Buffer
-	if err := page.Execute(&out, documented(description)); err != nil {
-		return nil, fmt.Errorf("rendering the documentation: %w", err)
-	}
+	// Most replicas are never asked for it.
+	render := sync.OnceValues(func() ([]byte, error) {
+		var out bytes.Buffer
+		err := page.Execute(&out, documented(description))
+		return out.Bytes(), err
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		content, err := render()
+		if err != nil {
+			http.Error(w, "rendering the documentation: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		_, _ = w.Write(out.Bytes())
+		_, _ = w.Write(content)
 	}), nil
 }
 
