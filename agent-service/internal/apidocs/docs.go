@@ -19,7 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/web"
 )
 
-// New renders the description of the interface once, into one page without anything from elsewhere.
+// New serves the description of the interface as one page without anything from elsewhere, which it renders when it is first asked for.
 func New(description *openapi3.T) (http.Handler, error) {
 	page, err := template.New("docs.html").ParseFS(web.Files, "docs.html")
 	if err != nil {

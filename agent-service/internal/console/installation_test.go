@@ -5,7 +5,6 @@ package console_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,8 +14,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,11 +68,7 @@ func TestTheCreatorWatchesAnInstallationAndGetsItsCredentials(t *testing.T) {
 	b.sees(".heading .badge", "Installed")
 	b.looksFine("cluster-installed")
 
-	downloads := t.TempDir()
-	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads})
-		return err
-	}))
+	downloads := b.download()
 	b.press("Download the kubeconfig")
 	require.Eventually(t, func() bool {
 		content, err := os.ReadFile(filepath.Join(downloads, "kubeconfig"))

@@ -4,15 +4,11 @@
 package console_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -62,17 +58,6 @@ func (s *kubeSite) serve(claim *hivev1.ClusterClaim) {
 			{Type: hivev1.ClusterClaimRunning, Status: corev1.ConditionTrue, Reason: "Running", Message: "the cluster runs"},
 		}}
 	})
-}
-
-// download lets the browser keep files, and returns where.
-func (b *tab) download() string {
-	b.Helper()
-	dir := b.TempDir()
-	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir})
-		return err
-	}))
-	return dir
 }
 
 // TestAUserClaimsAClusterOfAPool with a token of the cluster; RBAC decides what each user sees and does.

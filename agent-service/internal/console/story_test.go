@@ -4,7 +4,6 @@
 package console_test
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -68,11 +65,7 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 	// An InfraEnv is made, and its image downloaded.
 	env := b.makeInfraEnv("rack-a")
 	b.looksFine("infraenv-empty")
-	downloads := t.TempDir()
-	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads})
-		return err
-	}))
+	downloads := b.download()
 	b.press("Download the ISO")
 	require.Eventually(t, func() bool {
 		found, err := filepath.Glob(filepath.Join(downloads, "*.iso"))
