@@ -180,7 +180,7 @@ func deployAndDie(t *testing.T, n int) {
 	uuid, h, stop := w.available()
 	stop()
 	w.patch(h, withImage)
-	f, until := w.crashes(n, 0, func() {}, managing)
+	f, until := w.crashes(n, func() {}, managing)
 	until("the host is provisioned", func() bool { return w.sees(h, metal3v1.StateProvisioned) })
 	deployments, cleanings, _ := w.rack.Deployed(uuid)
 	assert.Equal(t, 1, deployments, "the image is deployed once")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/faultinject"
@@ -131,32 +129,29 @@ func (w *testEnv) available(change ...func(*setup)) (uuid string, h *metal3v1.Ba
 }
 
 // crashes runs an operator that crashes at its n-th act. What it returns waits for something, and lets another process continue after the crash, once
-// between has been called. That one crashes at its every-th act, and so on; zero is never.
-func (w *testEnv) crashes(n, every int, between func(), mode ...func(*setup)) (f *faultinject.Injector, until func(what string, done func() bool)) {
+// between has been called.
+func (w *testEnv) crashes(n int, between func(), mode ...func(*setup)) (f *faultinject.Injector, until func(what string, done func() bool)) {
 	w.Helper()
-	begin := func(f *faultinject.Injector) (stop func()) {
-		w.wrap = []transport.WrapperFunc{func(next http.RoundTripper) http.RoundTripper { return f.Transport(next, faultinject.IsWrite) }}
-		through := func(o *setup) {
-			o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
-		}
-		return w.operate(append(slices.Clone(mode), through)...)
-	}
-	late := n%2 == 0
-	f = faultinject.At(n, late)
-	current, stop := f, begin(f)
+	f = faultinject.At(n, n%2 == 0)
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return f.Transport(next, faultinject.IsWrite) })
+	stop := w.operate(append(mode, func(o *setup) {
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
+	})...)
+	replaced := false
 	return f, func(what string, done func() bool) {
 		w.Helper()
-		for {
-			w.eventually(what, func() bool { return current.Crashed() || done() })
-			if !current.Crashed() {
+		if !replaced {
+			w.eventually(what, func() bool { return f.Crashed() || done() })
+			if !f.Crashed() {
 				return
 			}
+			replaced = true
 			stop()
+			w.wrap = nil
 			between()
-			late = !late
-			current = faultinject.At(every, late)
-			stop = begin(current)
+			w.operate(mode...)
 		}
+		w.eventually(what, done)
 	}
 }
 

@@ -66,7 +66,7 @@ func inspectAndDie(t *testing.T, n int) {
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
 	stop()
 	w.patch(h, again)
-	f, until := w.crashes(n, 0, func() {
+	f, until := w.crashes(n, func() {
 		for node, err := w.rack.Managed(t.Context(), uuid); err == nil && node.Busy(); node, err = w.rack.Managed(t.Context(), uuid) {
 		}
 	}, managing)
