@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -203,16 +204,7 @@ func (w *testEnv) eventually(what string, condition func() bool) {
 // waitFor asks until the answer is yes, and reports whether it was in time. Unlike testify it asks in the goroutine of the test, which
 // may print what the condition last read.
 func waitFor(limit time.Duration, condition func() bool) bool {
-	ticker := time.NewTicker(beat)
-	defer ticker.Stop()
-	for end := time.Now().Add(limit); ; <-ticker.C {
-		if condition() {
-			return true
-		}
-		if time.Now().After(end) {
-			return false
-		}
-	}
+	return wait.PollUntilContextTimeout(context.Background(), beat, limit, true, func(context.Context) (bool, error) { return condition(), nil }) == nil
 }
 
 // stays checks for a while that something stays as it is.
