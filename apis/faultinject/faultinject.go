@@ -6,11 +6,13 @@ package faultinject
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // Errors of calls.
@@ -56,6 +58,31 @@ func At(n int, late bool) *Injector {
 		return New(n, CrashAfter)
 	}
 	return New(n, CrashBefore)
+}
+
+// CrashAfterEveryCall lives a life again and again as a subtest, which must not be parallel: its process crashes after the first call,
+// then after the second, until two processes in a row live to the end, so that no call is left out where some lives need fewer. A crash
+// before a call leaves what one after the call before it leaves.
+func CrashAfterEveryCall(t *testing.T, live func(t *testing.T, i *Injector)) {
+	t.Helper()
+	for n, whole := 1, 0; whole < 2; n++ {
+		i := At(n, true)
+		ended := false
+		passed := t.Run(fmt.Sprintf("crash after call %d", n), func(t *testing.T) {
+			live(t, i)
+			ended = true
+		})
+		switch {
+		case !passed:
+			return
+		case !ended:
+			t.Fatal("a life is skipped or parallel: whether its process crashed is not known yet")
+		case i.Crashed():
+			whole = 0
+		default:
+			whole++
+		}
+	}
 }
 
 // Never does not crash, unless Kill is called.

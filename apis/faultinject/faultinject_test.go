@@ -73,3 +73,15 @@ func TestRequestsOfAProcess(t *testing.T) {
 		})
 	}
 }
+
+func TestACrashAfterEveryCall(t *testing.T) {
+	var arrived []int
+	faultinject.CrashAfterEveryCall(t, func(_ *testing.T, i *faultinject.Injector) {
+		n := 0
+		for range 3 {
+			_ = i.Call(func() error { n++; return nil })
+		}
+		arrived = append(arrived, n)
+	})
+	assert.Equal(t, []int{1, 2, 3, 3, 3}, arrived, "three that crash, and two that live to the end")
+}

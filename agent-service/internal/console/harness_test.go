@@ -45,7 +45,7 @@ import (
 
 const (
 	patience = 2 * time.Minute
-	tick     = 20 * time.Millisecond
+	tick     = 50 * time.Millisecond
 )
 
 //go:embed testdata/axe/axe-4.14.1.min.js

@@ -68,6 +68,12 @@ func newTestEnv(t testing.TB) *testEnv {
 	if test, ok := t.(*testing.T); ok {
 		test.Parallel()
 	}
+	return newSerialTestEnv(t)
+}
+
+// newSerialTestEnv is newTestEnv for a part of a test that runs beside others, whose parts follow each other.
+func newSerialTestEnv(t testing.TB) *testEnv {
+	t.Helper()
 	config := controlplanetest.Start(t)
 	scheme, err := newScheme()
 	require.NoError(t, err)

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
@@ -160,27 +160,16 @@ func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	assert.Equal(t, 1, cleanings, "an adopted machine can be deprovisioned")
 }
 
-// deploymentCalls are more acts than a deployment and its end have.
-const deploymentCalls = 60
+// TestADeathAtEveryChangeOfADeployment kills the operator after each change at the API server or in Ironic from the image of a host to
+// its end; another process continues. The image is deployed once, and the machine cleaned once before and once after.
+func TestADeathAtEveryChangeOfADeployment(t *testing.T) { diesAtEveryChange(t, deployAndDie) }
 
-// TestADeathAtEveryActOfADeployment kills the operator at each write to the API server and each call of Ironic from the image of a host to its end;
-// another process continues. The image is deployed once, and the machine cleaned once before and once after.
-func TestADeathAtEveryActOfADeployment(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("many lives are not lived in a short run")
-	}
-	for n := 1; n <= deploymentCalls; n++ {
-		t.Run(fmt.Sprintf("act %d", n), func(t *testing.T) { deployAndDie(t, n) })
-	}
-}
-
-func deployAndDie(t *testing.T, n int) {
-	w := newTestEnv(t)
+func deployAndDie(t *testing.T, f *faultinject.Injector) {
+	w := newSerialTestEnv(t)
 	uuid, h, stop := w.available()
 	stop()
 	w.patch(h, withImage)
-	f, until := w.crashes(n, func() {}, managing)
+	until := w.crashes(f, func() {}, managing)
 	until("the host is provisioned", func() bool { return w.sees(h, metal3v1.StateProvisioned) })
 	deployments, cleanings, _ := w.rack.Deployed(uuid)
 	assert.Equal(t, 1, deployments, "the image is deployed once")
@@ -193,7 +182,6 @@ func deployAndDie(t *testing.T, n int) {
 	deployments, cleanings, _ = w.rack.Deployed(uuid)
 	assert.Equal(t, 1, deployments)
 	assert.Equal(t, 2, cleanings)
-	t.Logf("acts: %d", f.Calls())
 }
 
 // TestTwoReplicasDeployOnce lets two operators act on one host at the same time, as they do while one of them does not know yet that it leads no more.

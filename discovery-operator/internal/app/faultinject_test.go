@@ -21,35 +21,10 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// crashing is an Ironic as a process sees it that crashes.
+// crashing is an Ironic as a process sees it that crashes at what it changes there.
 type crashing struct {
 	baremetalhost.Manager
 	*faultinject.Injector
-}
-
-func (m crashing) Node(ctx context.Context, uuid string) (n inventory.Node, err error) {
-	err = m.Call(func() (err error) { n, err = m.Manager.Node(ctx, uuid); return err })
-	return n, err
-}
-
-func (m crashing) Managed(ctx context.Context, uuid string) (n hoststate.Node, err error) {
-	err = m.Call(func() (err error) { n, err = m.Manager.Managed(ctx, uuid); return err })
-	return n, err
-}
-
-func (m crashing) Examined(ctx context.Context, uuid string) (n hoststate.Node, err error) {
-	err = m.Call(func() (err error) { n, err = m.Manager.Examined(ctx, uuid); return err })
-	return n, err
-}
-
-func (m crashing) Find(ctx context.Context, names, macs []string) (uuid string, err error) {
-	err = m.Call(func() (err error) { uuid, err = m.Manager.Find(ctx, names, macs); return err })
-	return uuid, err
-}
-
-func (m crashing) Report(ctx context.Context, uuid string) (r *inventory.Report, err error) {
-	err = m.Call(func() (err error) { r, err = m.Manager.Report(ctx, uuid); return err })
-	return r, err
 }
 
 func (m crashing) EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error) {
@@ -105,28 +80,30 @@ func (m crashing) EndMaintenance(ctx context.Context, uuid string) error {
 	return m.Call(func() error { return m.Manager.EndMaintenance(ctx, uuid) })
 }
 
-// lifetimes are more acts than a life has in each mode: 19 and about 91, of which some only ask again for what takes time.
-var lifetimes = map[string]int{"managing": 96, "beside another operator": 22}
-
-// TestADeathAtEveryActOfALife kills the operator at each write to the API server and each call of Ironic in the life of two hosts, in both
+// TestADeathAtEveryChangeOfALife kills the operator after each change at the API server or in Ironic in the life of two hosts, in both
 // modes: one gets credentials and is deleted at the end, the other is deleted at once, and a third is registered by hand. Another
 // process continues. Never may a machine have two nodes or two hosts, and nothing may be left at the end.
-func TestADeathAtEveryActOfALife(t *testing.T) {
+func TestADeathAtEveryChangeOfALife(t *testing.T) {
+	t.Parallel()
+	for _, manage := range []bool{false, true} {
+		t.Run(fmt.Sprintf("managing hosts %v", manage), func(t *testing.T) {
+			diesAtEveryChange(t, func(t *testing.T, f *faultinject.Injector) { liveAndDie(t, f, manage) })
+		})
+	}
+}
+
+func diesAtEveryChange(t *testing.T, live func(*testing.T, *faultinject.Injector)) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("many lives are not lived in a short run")
 	}
-	for mode, acts := range lifetimes {
-		for n := 1; n <= acts; n++ {
-			t.Run(fmt.Sprintf("%s, act %d", mode, n), func(t *testing.T) { liveAndDie(t, mode == "managing", n) })
-		}
-	}
+	faultinject.CrashAfterEveryCall(t, live)
 }
 
-func liveAndDie(t *testing.T, manage bool, n int) {
-	w := newTestEnv(t)
+func liveAndDie(t *testing.T, f *faultinject.Injector, manage bool) {
+	w := newSerialTestEnv(t)
 	one, two := w.enrol(1), w.enrol(2)
-	f, until := w.crashes(n, func() {}, func(o *setup) { o.ManageHosts = manage })
+	until := w.crashes(f, func() {}, func(o *setup) { o.ManageHosts = manage })
 	w.discover("all")
 	first, second := &metal3v1.BareMetalHost{}, &metal3v1.BareMetalHost{}
 	first.Namespace, first.Name, second.Namespace, second.Name = w.ns, "node-00001", w.ns, "node-00002"
@@ -148,7 +125,6 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		_, err = w.node(two)
 		require.ErrorIs(t, err, inventory.ErrNotFound)
 		require.Len(t, w.hosts(), 1)
-		t.Logf("acts: %d", f.Calls())
 		return
 	}
 	until("the machine is on", func() bool { return see(first) && first.Status.PoweredOn })
@@ -176,5 +152,4 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		return w.List(t.Context(), &leases, client.InNamespace(w.system)) == nil && len(leases.Items) == 0
 	})
 	require.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(first), first)))
-	t.Logf("acts: %d", f.Calls())
 }

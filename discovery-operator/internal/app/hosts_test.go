@@ -128,17 +128,16 @@ func (w *testEnv) available(change ...func(*setup)) (uuid string, h *metal3v1.Ba
 	return uuid, h, stop
 }
 
-// crashes runs an operator that crashes at its n-th act. What it returns waits for something, and lets another process continue after the crash, once
+// crashes runs an operator whose changes at the API server and in Ironic are the calls of an injector. What it returns waits for something, and lets another process continue after the crash, once
 // between has been called.
-func (w *testEnv) crashes(n int, between func(), mode ...func(*setup)) (f *faultinject.Injector, until func(what string, done func() bool)) {
+func (w *testEnv) crashes(f *faultinject.Injector, between func(), mode ...func(*setup)) (until func(what string, done func() bool)) {
 	w.Helper()
-	f = faultinject.At(n, n%2 == 0)
 	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return f.Transport(next, faultinject.IsWrite) })
 	stop := w.operate(append(mode, func(o *setup) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
 	})...)
 	replaced := false
-	return f, func(what string, done func() bool) {
+	return func(what string, done func() bool) {
 		w.Helper()
 		if !replaced {
 			w.eventually(what, func() bool { return f.Crashed() || done() })

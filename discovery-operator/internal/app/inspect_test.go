@@ -4,13 +4,13 @@
 package app
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -41,23 +41,13 @@ func TestAHostIsInspectedAgainOnRequest(t *testing.T) {
 	})
 }
 
-// acts of a second inspection and of a deletion while a third is under way; some only look again.
-const inspectionActs = 24
+// TestADeathAtEveryChangeOfAnInspection kills the operator after each change at the API server or in Ironic in an inspection, and in a
+// deletion while another one is under way. Another process continues, after Ironic has done what it was asked for: the machine is
+// inspected once, and a deletion ends the next one.
+func TestADeathAtEveryChangeOfAnInspection(t *testing.T) { diesAtEveryChange(t, inspectAndDie) }
 
-// TestADeathAtEveryActOfAnInspection kills the operator at each write to the API server and each call of Ironic in an inspection. Another
-// process continues, after Ironic has done what it was asked for: the machine is inspected once, and a deletion ends the next one.
-func TestADeathAtEveryActOfAnInspection(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("many lives are not lived in a short run")
-	}
-	for n := 1; n <= inspectionActs; n++ {
-		t.Run(fmt.Sprintf("act %d", n), func(t *testing.T) { inspectAndDie(t, n) })
-	}
-}
-
-func inspectAndDie(t *testing.T, n int) {
-	w := newTestEnv(t)
+func inspectAndDie(t *testing.T, f *faultinject.Injector) {
+	w := newSerialTestEnv(t)
 	uuid := w.enrol(1)
 	stop := w.operate(managing)
 	w.discover("all")
@@ -66,7 +56,7 @@ func inspectAndDie(t *testing.T, n int) {
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
 	stop()
 	w.patch(h, again)
-	f, until := w.crashes(n, func() {
+	until := w.crashes(f, func() {
 		for node, err := w.rack.Managed(t.Context(), uuid); err == nil && node.Busy(); node, err = w.rack.Managed(t.Context(), uuid) {
 		}
 	}, managing)
@@ -82,5 +72,4 @@ func inspectAndDie(t *testing.T, n int) {
 	until("the host is gone", func() bool { return !see() })
 	_, err := w.rack.Managed(t.Context(), uuid)
 	require.ErrorIs(t, err, inventory.ErrNotFound)
-	t.Logf("acts: %d", f.Calls())
 }

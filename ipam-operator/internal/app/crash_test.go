@@ -4,7 +4,6 @@
 package app
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,31 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 // claimKind is a kind of claim whose controller dies.
 type claimKind struct {
-	// writes is more than it takes to serve two claims and give one back.
-	writes int
 	create func(w *testEnv, name string) client.Object
 	bound  func(claim client.Object) bool
 }
 
-// TestADeathAtAnyWriteHeals lets the operator die at its n-th write, for every n, with the write lost or only its answer,
-// and starts it again: each claim has one address, nothing is left over.
+// TestADeathAtAnyWriteHeals lets the operator die after each of its writes, and starts it again: each claim has one address, nothing is
+// left over.
 func TestADeathAtAnyWriteHeals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts the operator many times")
-	}
+	t.Parallel()
 	for name, kind := range map[string]claimKind{
 		"IPClaim": {
-			writes: 14,
 			create: func(w *testEnv, name string) client.Object { return w.claim(name, "p") },
 			bound:  func(claim client.Object) bool { return claim.(*ipamv1.IPClaim).Status.Address != nil },
 		},
 		"IPAddressClaim": {
-			writes: 20,
 			create: func(w *testEnv, name string) client.Object { return w.addressClaim(name, "p", nil) },
 			bound: func(claim client.Object) bool {
 				address, _, _ := unstructured.NestedString(claim.(*unstructured.Unstructured).Object, "status", "addressRef", "name")
@@ -44,17 +38,23 @@ func TestADeathAtAnyWriteHeals(t *testing.T) {
 			},
 		},
 	} {
-		for _, lost := range []bool{false, true} {
-			for n := 1; n <= kind.writes; n++ {
-				t.Run(fmt.Sprintf("%s, write %d, answer lost %v", name, n, lost), func(t *testing.T) {
-					t.Parallel()
-					w := newTestEnv(t)
-					w.installContract()
-					w.heals(kind, crashAt(n, lost))
-				})
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			diesAtEveryWrite(t, func(t *testing.T, writes writes) {
+				w := newTestEnv(t)
+				w.installContract()
+				w.heals(kind, writes)
+			})
+		})
 	}
+}
+
+// diesAtEveryWrite has an operator live a life that ends after its first write, then after its second, until it ends by itself.
+func diesAtEveryWrite(t *testing.T, live func(*testing.T, writes)) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts the operator many times")
+	}
+	faultinject.CrashAfterEveryCall(t, func(t *testing.T, i *faultinject.Injector) { live(t, writes{i}) })
 }
 
 // heals has an operator die, and another one put everything right.

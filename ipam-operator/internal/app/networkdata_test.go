@@ -467,38 +467,30 @@ func TestNetworkDataWaitsForItsCluster(t *testing.T) {
 	w.gone(foreign)
 }
 
-// TestADeathAtAnyWriteOfNetworkDataHeals lets the operator die at its n-th write, whose answer is lost, and starts it again: every
-// claim has one index, and nothing is left over in the end. A write that is lost itself leaves what the one before it left.
+// TestADeathAtAnyWriteOfNetworkDataHeals lets the operator die after each of its writes, and starts it again: every claim has one index,
+// and nothing is left over in the end.
 func TestADeathAtAnyWriteOfNetworkDataHeals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts the operator many times")
-	}
-	// Rendering one claim and taking it back takes about forty writes.
-	for n := 1; n <= 44; n++ {
-		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) {
-			t.Parallel()
-			w := newDataTestEnv(t)
-			w.dataPools()
-			template := w.template("t", nil)
-			claim := w.dataClaim("a", "t", w.host("host-0"))
-			writes := crashAt(n, true)
-			stop := w.dataOperator(writes.count)
-			w.liveUntil(writes.Dead(), claim)
-			stop()
-			w.dataOperator(nil)
-			if w.get(claim) && claim.DeletionTimestamp.IsZero() {
-				data := w.rendered(claim)
-				assert.Equal(t, "t-0", data.Name)
-				w.secret("host-0-metadata")
-				w.secret("host-0-networkdata")
-				w.delete(claim)
-			}
-			w.gone(claim)
-			w.nothingLeft()
-			w.delete(template)
-			w.gone(template)
-		})
-	}
+	diesAtEveryWrite(t, func(t *testing.T, writes writes) {
+		w := newDataTestEnv(t)
+		w.dataPools()
+		template := w.template("t", nil)
+		claim := w.dataClaim("a", "t", w.host("host-0"))
+		stop := w.dataOperator(writes.count)
+		w.liveUntil(writes.Dead(), claim)
+		stop()
+		w.dataOperator(nil)
+		if w.get(claim) && claim.DeletionTimestamp.IsZero() {
+			data := w.rendered(claim)
+			assert.Equal(t, "t-0", data.Name)
+			w.secret("host-0-metadata")
+			w.secret("host-0-networkdata")
+			w.delete(claim)
+		}
+		w.gone(claim)
+		w.nothingLeft()
+		w.delete(template)
+		w.gone(template)
+	})
 }
 
 // liveUntil deletes a claim when its data is rendered, until the operator is dead or all is done.

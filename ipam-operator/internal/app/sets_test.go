@@ -264,21 +264,13 @@ func TestARestoredSetKeepsItsAddresses(t *testing.T) {
 	w.settled()
 }
 
-// TestADeathAtAnyWriteOfASetHeals lets the operator die at its n-th write, for every n: each claim has its addresses in the end, and nothing is left over.
+// TestADeathAtAnyWriteOfASetHeals lets the operator die after each of its writes: each claim has its addresses in the end, and nothing is left over.
 func TestADeathAtAnyWriteOfASetHeals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts the operator many times")
-	}
-	for _, lost := range []bool{false, true} {
-		for n := 1; n <= 18; n++ {
-			t.Run(fmt.Sprintf("write %d, answer lost %v", n, lost), func(t *testing.T) {
-				t.Parallel()
-				w := newTestEnv(t)
-				w.twoFamilies(2, 2)
-				healsSet(w, crashAt(n, lost))
-			})
-		}
-	}
+	diesAtEveryWrite(t, func(t *testing.T, writes writes) {
+		w := newTestEnv(t)
+		w.twoFamilies(2, 2)
+		healsSet(w, writes)
+	})
 }
 
 func healsSet(w *testEnv, writes writes) {

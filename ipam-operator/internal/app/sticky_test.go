@@ -4,7 +4,6 @@
 package app
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -126,46 +125,36 @@ func TestAnAddressReturnsWithoutItsReferenceToTheFormerClaim(t *testing.T) {
 	w.settled()
 }
 
-// The operator dies at each of the writes by which a claim takes its former address over, with the write lost or only its answer: the claim gets that address.
+// TestADeathWhileAnAddressReturnsHeals lets the operator die after each of the writes by which a claim takes its former address over: the claim gets that address.
 func TestADeathWhileAnAddressReturnsHeals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts the operator many times")
-	}
-	const takesAtMost = 6
-	for _, lost := range []bool{false, true} {
-		for n := 1; n <= takesAtMost; n++ {
-			t.Run(fmt.Sprintf("write %d, answer lost %v", n, lost), func(t *testing.T) {
-				t.Parallel()
-				w := newTestEnv(t)
-				w.pool("p", func(s *ipamv1.IPPoolSpec) {
-					s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
-					s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
-				})
-				stop := w.operator(nil)
-				claim := w.claim("a", "p")
-				before := w.address("a").Spec.Address
-				w.delete(claim)
-				w.gone(claim)
-				w.untilUsed("p", 1)
-				stop()
+	diesAtEveryWrite(t, func(t *testing.T, writes writes) {
+		w := newTestEnv(t)
+		w.pool("p", func(s *ipamv1.IPPoolSpec) {
+			s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
+			s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
+		})
+		stop := w.operator(nil)
+		claim := w.claim("a", "p")
+		before := w.address("a").Spec.Address
+		w.delete(claim)
+		w.gone(claim)
+		w.untilUsed("p", 1)
+		stop()
 
-				writes := crashAt(n, lost)
-				stop = w.operator(writes.count)
-				w.claim("a", "p")
-				w.eventually("neither death nor address", func() bool {
-					select {
-					case <-writes.Dead():
-						return true
-					default:
-						got := w.getClaim("a")
-						return got.Status.Address != nil && len(got.Finalizers) > 0
-					}
-				})
-				stop()
-				w.operator(nil)
-				assert.Equal(t, before, w.address("a").Spec.Address)
-				w.settled()
-			})
-		}
-	}
+		stop = w.operator(writes.count)
+		w.claim("a", "p")
+		w.eventually("neither death nor address", func() bool {
+			select {
+			case <-writes.Dead():
+				return true
+			default:
+				got := w.getClaim("a")
+				return got.Status.Address != nil && len(got.Finalizers) > 0
+			}
+		})
+		stop()
+		w.operator(nil)
+		assert.Equal(t, before, w.address("a").Spec.Address)
+		w.settled()
+	})
 }

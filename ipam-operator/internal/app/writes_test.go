@@ -16,9 +16,6 @@ type writes struct{ *faultinject.Injector }
 // countWrites counts only.
 func countWrites() writes { return writes{faultinject.Never()} }
 
-// crashAt crashes the client at its n-th write: the answer to it is lost, or the write itself.
-func crashAt(n int, answerLost bool) writes { return writes{faultinject.At(n, answerLost)} }
-
 func (w writes) count(next http.RoundTripper) http.RoundTripper {
 	return w.Transport(next, faultinject.IsWrite)
 }

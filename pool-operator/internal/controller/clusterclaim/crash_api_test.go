@@ -20,9 +20,9 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// TestEveryWriteMayBeTheLast kills the operator before its n-th write takes effect, which is the same to the world as after the one before it, while claims are bound and given back, for every n
+// TestADeathAtEveryWrite kills the operator before its n-th write takes effect, which is the same to the world as after the one before it, while claims are bound and given back, for every n
 // until the story ends without a crash; another replica then finishes it.
-func TestEveryWriteMayBeTheLast(t *testing.T) {
+func TestADeathAtEveryWrite(t *testing.T) {
 	for n := 1; ; n++ {
 		survived := false
 		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) { survived = crashAt(t, n) })
@@ -63,7 +63,7 @@ func crashAt(t *testing.T, n int) (survived bool) {
 		return apierrors.IsNotFound(s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, &hivev1.ClusterClaim{}))
 	}
 	marked := func() bool {
-		for _, cd := range s.clusters() {
+		for _, cd := range s.clusters(s.t.Context()) {
 			if cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" {
 				return true
 			}
@@ -108,9 +108,9 @@ func (s *suite) requireMachineRights(claim string, some bool) {
 	require.False(s.t, verbs["create"], "%+v", role.Rules)
 }
 
-// TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write, for eight n; then once more while another client
+// TestADeathOfOneOfTwoReplicas runs two replicas that share the work and kills one of them at its n-th write, for eight n; then once more while another client
 // annotates claims and clusters all the time.
-func TestOneOfTwoReplicasMayDie(t *testing.T) {
+func TestADeathOfOneOfTwoReplicas(t *testing.T) {
 	for n := 1; n <= 16; n++ {
 		annotated := n > 8
 		t.Run(fmt.Sprintf("write %d, annotated %v", n, annotated), func(t *testing.T) {
@@ -195,7 +195,7 @@ func (s *suite) claimCount() int {
 
 // deleteMarked is what a pool with a budget does.
 func (s *suite) deleteMarked() {
-	for _, cd := range s.clusters() {
+	for _, cd := range s.clusters(s.t.Context()) {
 		if cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" {
 			_ = s.client.Delete(s.t.Context(), &cd)
 		}
@@ -207,7 +207,7 @@ func (s *suite) requireNoForeignRights() {
 	s.t.Helper()
 	require.True(s.t, s.eventually(func() bool {
 		owners := map[string]string{}
-		for _, cd := range s.clusters() {
+		for _, cd := range s.clusters(s.t.Context()) {
 			owners[cd.Namespace] = cd.Spec.ClusterPoolRef.ClaimName
 		}
 		var bindings rbacv1.RoleBindingList

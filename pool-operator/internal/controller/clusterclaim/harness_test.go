@@ -69,7 +69,26 @@ func newSuite(t *testing.T) *suite {
 	require.NoError(t, c.Create(t.Context(), ns))
 	s.namespace = ns.Name
 	s.authorize()
+	t.Cleanup(s.clear)
 	return s
+}
+
+// clear deletes what the test made, so that replicas of later tests do not watch more and more objects.
+func (s *suite) clear() {
+	ctx := context.Background()
+	claims := &hivev1.ClusterClaimList{}
+	require.NoError(s.t, s.client.List(ctx, claims, client.InNamespace(s.namespace)))
+	for i := range claims.Items {
+		s.discard(ctx, &claims.Items[i])
+	}
+	for _, cd := range s.clusters(ctx) {
+		s.discard(ctx, &cd)
+	}
+}
+
+func (s *suite) discard(ctx context.Context, object client.Object) {
+	_ = s.client.Patch(ctx, object, mergePatchOf(`{"metadata":{"finalizers":null}}`))
+	_ = s.client.Delete(ctx, object)
 }
 
 var marker = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:groups=(\S*),resources=(\S+),verbs=(\S+)$`)
@@ -290,10 +309,10 @@ func (s *suite) startWith(f *faultinject.Injector) *replica {
 }
 
 // clusters returns the clusters of the suite's pools.
-func (s *suite) clusters() []hivev1.ClusterDeployment {
+func (s *suite) clusters(ctx context.Context) []hivev1.ClusterDeployment {
 	s.t.Helper()
 	var list hivev1.ClusterDeploymentList
-	require.NoError(s.t, s.client.List(s.t.Context(), &list))
+	require.NoError(s.t, s.client.List(ctx, &list))
 	var mine []hivev1.ClusterDeployment
 	for i := range list.Items {
 		if ref := list.Items[i].Spec.ClusterPoolRef; ref != nil && ref.Namespace == s.namespace {
@@ -314,7 +333,7 @@ func (s *suite) requirePairs() int {
 // pairs counts the claims and clusters that name each other. The two kinds are not read at one moment: while claims are being deleted, one may be gone whose cluster was there.
 func (s *suite) pairs() (int, error) {
 	s.t.Helper()
-	clusters := s.clusters() // before the claims: a claim names its cluster before that records it
+	clusters := s.clusters(s.t.Context()) // before the claims: a claim names its cluster before that records it
 	var claims hivev1.ClusterClaimList
 	require.NoError(s.t, s.client.List(s.t.Context(), &claims, client.InNamespace(s.namespace)))
 	byUID := map[types.UID]*hivev1.ClusterClaim{}

@@ -40,8 +40,8 @@ import (
 // patience bounds the waits for a real cluster.
 const patience = 2 * time.Minute
 
-// TestACrashAtAnyWriteToARealServerIsMadeGood is the crash tier with the real rules for schema, apply and preconditions.
-func TestACrashAtAnyWriteToARealServerIsMadeGood(t *testing.T) {
+// TestADeathAtAnyWriteToARealServerIsMadeGood is the crash tier with the real rules for schema, apply and preconditions.
+func TestADeathAtAnyWriteToARealServerIsMadeGood(t *testing.T) {
 	admin := newAdmin(t, controlplanetest.Start(t))
 	crashAtEveryWrite(t, func(t *testing.T) *shell {
 		t.Helper()

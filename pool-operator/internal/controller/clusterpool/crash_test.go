@@ -44,9 +44,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCrashAtEveryWrite kills the operator at the n-th write, for every n of the whole life of a pool, before the write or after it, or lets that write fail. It is started
+// TestADeathAtEveryWriteOfAPool kills the operator at the n-th write, for every n of the whole life of a pool, before the write or after it, or lets that write fail. It is started
 // again, or another replica is there all the time; what happens alternates from write to write, and MUSTER_CRASH_ALL=1 lets everything happen to every write. In the end everything is as it should be: nothing is left over, and no cluster was created twice.
-func TestCrashAtEveryWrite(t *testing.T) {
+func TestADeathAtEveryWriteOfAPool(t *testing.T) {
 	clean := faultinject.Never()
 	var writes int
 	t.Run("without a fault", func(t *testing.T) {
@@ -74,9 +74,9 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestCrashBesideAWriterThatAnnotatesAllTheTime kills one of two replicas at some writes, while another client annotates pool and clusters all the time: most changes lose a conflict, and
+// TestADeathBesideAWriterThatAnnotatesAllTheTime kills one of two replicas at some writes, while another client annotates pool and clusters all the time: most changes lose a conflict, and
 // what wakes the operator is mostly noise. As many clusters run as runningCount says nevertheless.
-func TestCrashBesideAWriterThatAnnotatesAllTheTime(t *testing.T) {
+func TestADeathBesideAWriterThatAnnotatesAllTheTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}

@@ -48,9 +48,9 @@ func withMachines(replicas int64) testobj.PoolOption {
 	}
 }
 
-// TestCrashAtEveryWriteOfClustersWithMachines kills the operator at the n-th write, for every n of the life of a pool whose clusters have MachinePools, before the write or after it, or lets
+// TestADeathAtEveryWriteOfClustersWithMachines kills the operator at the n-th write, for every n of the life of a pool whose clusters have MachinePools, before the write or after it, or lets
 // that write fail; every second time beside another replica. A cluster is never seen without its MachinePools, none is made twice, and none is left.
-func TestCrashAtEveryWriteOfClustersWithMachines(t *testing.T) {
+func TestADeathAtEveryWriteOfClustersWithMachines(t *testing.T) {
 	clean := faultinject.Never()
 	t.Run("without a fault", func(t *testing.T) {
 		w := newTestEnv(t)
