@@ -20,7 +20,7 @@ import (
 )
 
 // dies runs an operator until it dies after its n-th write to the API server, reservations included.
-func (w *testEnv) dies(n int) {
+func dies(w *testEnv, n int) {
 	w.Helper()
 	f := faultinject.At(n, true)
 	isWrite := func(r *http.Request) bool {
@@ -47,7 +47,7 @@ func dieAt(t *testing.T, n int) {
 	first := w.enrol(1)
 	w.enrol(2)
 	d := w.discover("all")
-	w.dies(n)
+	dies(w, n)
 	w.operate()
 
 	h := w.host("node-00001")
@@ -81,7 +81,7 @@ func TestADeathInAHandOverOrDeletion(t *testing.T) {
 			stop()
 			w.credentials(one, "redfish://192.0.2.1/", true)
 			require.NoError(t, w.Delete(t.Context(), two))
-			w.dies(n)
+			dies(w, n)
 			w.operate()
 			w.released(one)
 			w.gone(two)
