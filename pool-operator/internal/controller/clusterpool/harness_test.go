@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -32,7 +33,7 @@ import (
 
 const (
 	patience = 3 * time.Minute
-	tick     = 20 * time.Millisecond
+	tick     = 100 * time.Millisecond
 )
 
 var scheme = newScheme()
@@ -132,6 +133,9 @@ func (w *testEnv) installer() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&hivev1.ClusterDeployment{}: {
+			Label: labels.SelectorFromSet(labels.Set{hivev1.LabelClusterPoolNamespace: w.ns}),
+		}}},
 	})
 	require.NoError(w.t, err)
 	err = ctrl.NewControllerManagedBy(mgr).Named("installer").For(&hivev1.ClusterDeployment{}).
