@@ -31,7 +31,7 @@ CGO := $(if $(RACE),CGO_ENABLED=1)
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
 # Tests have more memory than time.
-test test-modules e2e e2e-kind e2e-kind-production: export GOGC ?= 200
+test test-modules e2e e2e-kind e2e-kind-production: export GOGC ?= 400
 # The longest first.
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)

@@ -43,7 +43,7 @@ func startProcess(t *testing.T, linked string, arguments ...string) *process {
 	require.NoError(t, listener.Close())
 	arguments = append(arguments, "--listen="+address, "--metrics-bind-address=0", "--database="+filepath.Join(dir, "a.db"), "--token-key="+filepath.Join(dir, "a.key"))
 	command := exec.CommandContext(t.Context(), program, arguments...)
-	command.Env = append(os.Environ(), "GOMEMLIMIT=850MiB")
+	command.Env = append(os.Environ(), "GOMEMLIMIT=850MiB", "GOGC=") // how it collects garbage is its own choice, not that of the tests
 	command.Stderr = os.Stderr
 	require.NoError(t, command.Start())
 	t.Cleanup(func() {
