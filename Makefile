@@ -209,7 +209,7 @@ $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@mkdir -p $(LOGS) $(ARTIFACTS)
 	@echo "== $*"
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
-	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
+	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -skip '$(DEATHS)' $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
 	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -skip '$(DEATHS)' $(artifacts) -p $(PARALLEL) $$raced $(log); } || status=1; \
 	dying=$$(cd $* && { grep -rl --include=*_test.go '^func TestADeath' . || :; } | xargs -r -n1 dirname | sort -u); \
 	[ -z "$$dying" ] || { $(call compile-tests,$*,$$dying) && go -C $* test $(TEST_FLAGS) -run '$(DEATHS)' -p $(PARALLEL) $$dying $(log); } || status=1; \

@@ -56,7 +56,6 @@ func findProgram() (string, error) {
 func startProgram(program string) (string, error) {
 	//nolint:noctx // it lives as long as this process, not as the test that happens to come first
 	cmd := exec.Command(program, "start", "--unsafe-no-fsync", "--until-stdin-closes")
-	cmd.Env = append(os.Environ(), "GOGC=500") // tests have more memory than time
 	// The write end of standard input is open for as long as this process lives; nothing ever writes to it. Output goes
 	// through pipes, since a child that holds the standard error of a test makes "go test" wait for it.
 	stdin, err := cmd.StdinPipe()

@@ -327,7 +327,7 @@ func (w *crashEnv) own(name string) (*hivev1.ClusterDeployment, *hiveextv1.Agent
 	return deployment, install
 }
 
-// TestADeathAtEveryWriteOfALife kills the service after every write to the Kubernetes API and every commit in the life of two machines. One is bound,
+// TestADeathAtEveryWriteOfALife kills the service before and after every write to the Kubernetes API and every commit in the life of two machines. One is bound,
 // moved, freed and installed by its Agent, the other is bound, moved and freed over REST. Each time another process goes on. No machine may be lost, or be
 // there twice, or in two clusters, or installed twice, and what is told is told once.
 func TestADeathAtEveryWriteOfALife(t *testing.T) {

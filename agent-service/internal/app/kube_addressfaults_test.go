@@ -192,7 +192,7 @@ func (w *crashEnv) noClaims() {
 	require.Eventually(w, func() bool { return len(w.claims(nil)) == 0 }, kubePatience, 50*time.Millisecond, "claims are left")
 }
 
-// TestADeathAtEveryWriteWithAddresses kills the service after every write to the Kubernetes API and every commit while two machines have the only address of a pool one
+// TestADeathAtEveryWriteWithAddresses kills the service before and after every write to the Kubernetes API and every commit while two machines have the only address of a pool one
 // after the other. Each time another process goes on. No machine is installed without an address, or with one that the system of the other may use, and no claim is left.
 func TestADeathAtEveryWriteWithAddresses(t *testing.T) {
 	if testing.Short() {

@@ -258,7 +258,7 @@ func (c *cluster) pod(node string) *corev1.Pod {
 	return pod
 }
 
-// TestADeathAtEveryWriteOfARelease kills the service after every write to the Kubernetes API, every write to the cluster that the machine joins and leaves, and every commit, from
+// TestADeathAtEveryWriteOfARelease kills the service before and after every write to the Kubernetes API, every write to the cluster that the machine joins and leaves, and every commit, from
 // the bind of the machine to its second one. Each time another process goes on. The machine joins, the Node goes, the machine is wiped, and each event is recorded once.
 func TestADeathAtEveryWriteOfARelease(t *testing.T) {
 	if testing.Short() {

@@ -42,9 +42,9 @@ func At(n int, late bool) *Injector {
 // Never does not crash a process.
 func Never() *Injector { return At(0, false) }
 
-// Sequence is processes that follow each other. Every Period-th write of theirs, from the First on, crashes one after it, which leaves
-// what a crash before the next write leaves. So sequences of one Period with First from 1 to Period leave out no write. A Period of 1 is
-// too short for writes that are done again where their answer was lost.
+// Sequence is processes that follow each other. Every Period-th write of theirs, from the First on, crashes one: a process crashes before it, and the next one, which
+// does it again, after it. So sequences of one Period with First from 1 to Period leave out no write. A Period of 1 is too short for writes that are done again where
+// their answer was lost.
 type Sequence struct {
 	First, Period int
 
@@ -53,10 +53,13 @@ type Sequence struct {
 
 // Next is the injector of the next process.
 func (s *Sequence) Next() *Injector {
-	if s.begun.Add(1) == 1 {
-		return At(s.First, true)
+	switch begun := s.begun.Add(1); {
+	case begun == 1:
+		return At(s.First, false)
+	case begun%2 == 0:
+		return At(1, true)
 	}
-	return At(s.Period, true)
+	return At(s.Period, false)
 }
 
 // Crashes is how many processes crashed.

@@ -206,7 +206,7 @@ func (l *life) transcript() []string {
 	return lines
 }
 
-// TestADeathAtEveryTransaction kills the service after each transaction of a life, when no caller has the answer. The caller asks
+// TestADeathAtEveryTransaction kills the service at each transaction of a life, before its commit and after it, when no caller has the answer. The caller asks
 // again, and in the end everything is as in a life without a death: hosts, clusters, and what was told of them.
 func TestADeathAtEveryTransaction(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestADeathAtEveryTransaction(t *testing.T) {
 					require.ElementsMatch(t, lived, l.transcript(), "from act %d, every %d", first, period)
 					l.end()
 					require.ElementsMatch(t, ended, l.transcript(), "from act %d, every %d, at the end", first, period)
-					assert.GreaterOrEqual(t, processes.Crashes(), acts/period-1)
+					assert.GreaterOrEqual(t, processes.Crashes(), 2*(acts/period-1), "each dies early and late")
 				}
 			}
 			t.Logf("%d transactions", acts)

@@ -66,15 +66,18 @@ func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
 	w.settled()
 }
 
+// sticky has a pool with many addresses give a claim that is made again within an hour its former one, which chance would not.
+func sticky(s *ipamv1.IPPoolSpec) {
+	s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
+	s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
+}
+
 // A claim of either kind is made, deleted and made again while the watch of addresses shows nothing of it.
 func TestAClaimMadeAgainGetsItsFormerAddressBeforeTheWatchShowsIt(t *testing.T) {
 	w := newTestEnv(t)
 	w.installContract()
 	hide, show := w.operatorWithLateAddresses()
-	w.pool("sticky", func(s *ipamv1.IPPoolSpec) {
-		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
-		s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
-	})
+	w.pool("sticky", sticky)
 	w.claim("first", "sticky") // the pool is served, and the kinds of the contract
 	w.address("first")
 	w.addressClaim("first", "sticky", nil)
@@ -100,10 +103,7 @@ func TestAClaimMadeAgainGetsItsFormerAddressBeforeTheWatchShowsIt(t *testing.T) 
 // The garbage collector may remove the reference to a claim that is gone before the operator sees that it is gone: the pool still owns the address.
 func TestAnAddressReturnsWithoutItsReferenceToTheFormerClaim(t *testing.T) {
 	w := newTestEnv(t)
-	w.pool("p", func(s *ipamv1.IPPoolSpec) {
-		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
-		s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
-	})
+	w.pool("p", sticky)
 	stop := w.operator(nil)
 	claim := w.claim("a", "p")
 	address := w.address("a")
@@ -129,10 +129,7 @@ func TestAnAddressReturnsWithoutItsReferenceToTheFormerClaim(t *testing.T) {
 func TestADeathWhileAnAddressReturnsHeals(t *testing.T) {
 	diesAtEveryWrite(t, func(t *testing.T, writes writes) {
 		w := newTestEnv(t)
-		w.pool("p", func(s *ipamv1.IPPoolSpec) {
-			s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
-			s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
-		})
+		w.pool("p", sticky)
 		stop := w.operator(nil)
 		claim := w.claim("a", "p")
 		before := w.address("a").Spec.Address

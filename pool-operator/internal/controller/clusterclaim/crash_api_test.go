@@ -20,22 +20,20 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// TestADeathAtEveryWrite kills the operator before its n-th write takes effect, which is the same to the world as after the one before it, while claims are bound and given back, for every n
-// until the story ends without a crash; another replica then finishes it.
+// TestADeathAtEveryWrite kills the operator after each of its writes while claims are bound and given back; another replica then finishes
+// the story. Clusters take machines in every second one.
 func TestADeathAtEveryWrite(t *testing.T) {
-	for n := 1; ; n++ {
-		survived := false
-		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) { survived = crashAt(t, n) })
-		if survived || t.Failed() {
-			break
-		}
-	}
+	machines := true
+	faultinject.CrashAfterEveryCall(t, func(t *testing.T, i *faultinject.Injector) {
+		machines = !machines
+		bindAndDie(t, i, machines)
+	})
 }
 
-func crashAt(t *testing.T, n int) (survived bool) {
+func bindAndDie(t *testing.T, i *faultinject.Injector, machines bool) {
 	s := newSuite(t)
 	var change []func(*hivev1.ClusterPool)
-	if n%2 == 0 {
+	if machines {
 		change = append(change, func(p *hivev1.ClusterPool) { p.Spec.MaxConcurrent = new(int32(5)) }, takesMachines)
 	}
 	s.pool("p", change...)
@@ -43,35 +41,26 @@ func crashAt(t *testing.T, n int) (survived bool) {
 		s.cluster("p")
 	}
 	s.claim("a", "p")
-	r := s.startWith(faultinject.At(n, false))
-	dead := func() bool {
-		select {
-		case <-r.injector.Dead():
-			return true
-		default:
-			return false
-		}
-	}
+	r := s.startWith(i)
 	s.claim("b", "p")
 	bound := func(name string) bool {
 		c := hivev1.FindCondition(s.get(name).Status.Conditions, hivev1.ClusterClaimPending)
 		return c != nil && c.Reason == hivev1.ReasonClusterClaimed
 	}
-	require.True(t, s.eventually(func() bool { return dead() || bound("a") && bound("b") }))
+	require.True(t, s.eventually(func() bool { return i.Crashed() || bound("a") && bound("b") }))
 	require.NoError(t, s.client.Delete(t.Context(), s.get("a")))
 	absent := func(name string) bool {
 		return apierrors.IsNotFound(s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, &hivev1.ClusterClaim{}))
 	}
 	marked := func() bool {
-		for _, cd := range s.clusters(s.t.Context()) {
+		for _, cd := range s.clusters() {
 			if cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" {
 				return true
 			}
 		}
 		return false
 	}
-	require.True(t, s.eventually(func() bool { return dead() || absent("a") || marked() }))
-	survived = !dead()
+	require.True(t, s.eventually(func() bool { return i.Crashed() || absent("a") || marked() }))
 	r.stop()
 	s.start()
 	require.True(t, s.eventually(func() bool {
@@ -80,8 +69,7 @@ func crashAt(t *testing.T, n int) (survived bool) {
 	}), "no replica finishes what was begun")
 	require.Equal(t, 1, s.requirePairs())
 	s.requireNoForeignRights()
-	s.requireMachineRights("b", n%2 == 0)
-	return survived
+	s.requireMachineRights("b", machines)
 }
 
 // takesMachines has a pool's clusters take nodes; the subjects of a claim scale the MachinePools of their cluster.
@@ -195,7 +183,7 @@ func (s *suite) claimCount() int {
 
 // deleteMarked is what a pool with a budget does.
 func (s *suite) deleteMarked() {
-	for _, cd := range s.clusters(s.t.Context()) {
+	for _, cd := range s.clusters() {
 		if cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" {
 			_ = s.client.Delete(s.t.Context(), &cd)
 		}
@@ -207,7 +195,7 @@ func (s *suite) requireNoForeignRights() {
 	s.t.Helper()
 	require.True(s.t, s.eventually(func() bool {
 		owners := map[string]string{}
-		for _, cd := range s.clusters(s.t.Context()) {
+		for _, cd := range s.clusters() {
 			owners[cd.Namespace] = cd.Spec.ClusterPoolRef.ClaimName
 		}
 		var bindings rbacv1.RoleBindingList

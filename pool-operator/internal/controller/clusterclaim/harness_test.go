@@ -81,7 +81,7 @@ func (s *suite) clear() {
 	for i := range claims.Items {
 		s.discard(ctx, &claims.Items[i])
 	}
-	for _, cd := range s.clusters(ctx) {
+	for _, cd := range s.clusters() {
 		s.discard(ctx, &cd)
 	}
 }
@@ -308,11 +308,11 @@ func (s *suite) startWith(f *faultinject.Injector) *replica {
 	return r
 }
 
-// clusters returns the clusters of the suite's pools.
-func (s *suite) clusters(ctx context.Context) []hivev1.ClusterDeployment {
+// clusters returns the clusters of the suite's pools, also when the test has ended.
+func (s *suite) clusters() []hivev1.ClusterDeployment {
 	s.t.Helper()
 	var list hivev1.ClusterDeploymentList
-	require.NoError(s.t, s.client.List(ctx, &list))
+	require.NoError(s.t, s.client.List(context.WithoutCancel(s.t.Context()), &list))
 	var mine []hivev1.ClusterDeployment
 	for i := range list.Items {
 		if ref := list.Items[i].Spec.ClusterPoolRef; ref != nil && ref.Namespace == s.namespace {
@@ -333,7 +333,7 @@ func (s *suite) requirePairs() int {
 // pairs counts the claims and clusters that name each other. The two kinds are not read at one moment: while claims are being deleted, one may be gone whose cluster was there.
 func (s *suite) pairs() (int, error) {
 	s.t.Helper()
-	clusters := s.clusters(s.t.Context()) // before the claims: a claim names its cluster before that records it
+	clusters := s.clusters() // before the claims: a claim names its cluster before that records it
 	var claims hivev1.ClusterClaimList
 	require.NoError(s.t, s.client.List(s.t.Context(), &claims, client.InNamespace(s.namespace)))
 	byUID := map[types.UID]*hivev1.ClusterClaim{}
