@@ -103,11 +103,9 @@ func (h helm) kinds() map[string]types.UID {
 	return out
 }
 
-// kept is what stays when all releases are gone: the kinds, and what Kubernetes keeps for them and for the namespace.
+// kept is what stays when all releases are gone: the kinds, what Kubernetes keeps for them, and the namespace.
 func kept(name string) bool {
-	for _, prefix := range []string{
-		"customresourcedefinitions.", "apiservices.", "namespaces " + platform, "serviceaccounts " + platform + "/default", "configmaps " + platform + "/kube-root-ca.crt",
-	} {
+	for _, prefix := range []string{"customresourcedefinitions.", "apiservices.", "namespaces " + platform} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

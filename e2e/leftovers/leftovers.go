@@ -21,6 +21,9 @@ import (
 // changing are resources that come and go by themselves.
 var changing = []string{"events", "componentstatuses"}
 
+// inEach are objects that Kubernetes makes in each namespace, soon after it is there, and that go with it.
+var inEach = map[string]string{"configmaps": "kube-root-ca.crt", "serviceaccounts": "default"}
+
 // List returns the names of all objects of a cluster, of every kind that it serves, such as "leases.coordination.k8s.io kube-system/x", in order.
 func List(ctx context.Context, config *rest.Config) ([]string, error) {
 	asks, err := discovery.NewDiscoveryClientForConfig(config)
@@ -59,6 +62,9 @@ func add(ctx context.Context, found map[string]bool, reader metadata.Interface, 
 		return fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 	}
 	for i := range objects.Items {
+		if inEach[resource.GroupResource().String()] == objects.Items[i].Name {
+			continue
+		}
 		found[resource.GroupResource().String()+" "+strings.TrimPrefix(objects.Items[i].Namespace+"/"+objects.Items[i].Name, "/")] = true
 	}
 	return nil

@@ -146,35 +146,35 @@ func TestAPageGoesOnSoonAfterAProxyAnswered(t *testing.T) {
 	assert.Greater(t, answered.Load(), int32(most))
 }
 
-// stream is one that a test writes, in place of the service's.
+// stream is one that a test writes, in place of the service's. The data of an event is the name of the change.
 type stream struct {
 	mu      sync.Mutex
-	readers []chan bool
+	readers []chan string
 }
 
 // ServeHTTP tells of a change at the start, as the service does.
 func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	changes := make(chan bool, 8)
-	changes <- true
+	changes := make(chan string, 8)
+	changes <- "start"
 	s.mu.Lock()
 	s.readers = append(s.readers, changes)
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
 	for control := http.NewResponseController(w); control.Flush() == nil; {
 		select {
-		case <-changes:
-			_, _ = io.WriteString(w, "event: changed\ndata:\n\n")
+		case name := <-changes:
+			_, _ = io.WriteString(w, "event: changed\ndata: "+name+"\n\n")
 		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
-func (s *stream) change() {
+func (s *stream) change(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, reader := range s.readers {
-		reader <- true
+		reader <- name
 	}
 }
 
@@ -185,13 +185,14 @@ func TestAChangeDuringAnAnswerIsShown(t *testing.T) {
 	s := newSite(t)
 	service := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.address})
 	changes, made, let := &stream{}, make(chan bool), make(chan bool)
-	var machines atomic.Bool
+	admin := s.token("root", "admins")
+	env := s.makeInfraEnv(admin, "rack-d")
 	var asked atomic.Int32
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == console.Base+"/stream":
 			changes.ServeHTTP(w, r)
-		case machines.Load() && r.Header.Get("HX-Request") != "":
+		case r.URL.Path == console.Base+"/infra-envs/"+env && r.Header.Get("HX-Request") != "": // another page that is being left may ask, too
 			answer := httptest.NewRecorder()
 			service.ServeHTTP(answer, r)
 			switch asked.Add(1) {
@@ -209,22 +210,19 @@ func TestAChangeDuringAnAnswerIsShown(t *testing.T) {
 	t.Cleanup(front.CloseClientConnections)
 	reached := *s
 	reached.address = strings.TrimPrefix(front.URL, "http://")
-	admin := s.token("root", "admins")
-	env := s.makeInfraEnv(admin, "rack-d")
 	report := func(name string) {
 		s.report(s.imageToken(admin, env), env, uuid.NewString(), map[string]any{"hostname": name, "cpu": map[string]any{"architecture": "x86_64", "count": 16}})
 	}
 	b := reached.open(chromium, t, admin)
-	machines.Store(true)
 	b.visit("/infra-envs/" + env)
 	<-made
 	report("before")
-	changes.change()
+	changes.change("before")
 	<-made
-	ask[any](b, `window.seen = 0, document.addEventListener("sse:changed", function () { window.seen++; }), null`)
+	ask[any](b, `document.addEventListener("sse:changed", function (event) { window.seen = event.detail.data; }), null`)
 	report("meanwhile")
-	changes.change()
-	b.until(`window.seen === 1`)
+	changes.change("meanwhile")
+	b.until(`window.seen === "meanwhile"`)
 	close(let)
 	b.sees("#live", "meanwhile")
 }
