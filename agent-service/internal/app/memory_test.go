@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,7 @@ const cutOff = 0
 // sendLarge sends what may be refused before all of it is sent.
 func (p *process) sendLarge(path, token string, body []byte) (status int, header http.Header) {
 	status, header, err := p.request(http.MethodPost, path, token, bytes.NewReader(body), nil)
-	if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+	if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, net.ErrClosed) {
 		p.t.Error(err)
 	}
 	return status, header
