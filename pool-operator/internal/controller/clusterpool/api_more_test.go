@@ -220,7 +220,6 @@ func TestManualPowerIsPutBack(t *testing.T) {
 func TestWritesAreFew(t *testing.T) {
 	const size = 40
 	w := newTestEnv(t)
-	w.reports = 100 * time.Millisecond // the slower the machine, the more reports the same work would take
 	w.installer()
 	counted := faultinject.Never()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(size), testobj.RunningCount(size)))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -164,6 +165,7 @@ func (w *testEnv) restarting(f *faultinject.Injector, second bool) {
 // life is the whole life of a pool.
 func (w *testEnv) life(operate func()) {
 	w.t.Helper()
+	w.apart = true
 	created := w.countCreations()
 	w.installer()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(crashSize), testobj.RunningCount(crashRunning), testobj.MaxConcurrent(2)))
@@ -214,6 +216,11 @@ func (w *testEnv) remove(name string) {
 	require.Empty(w.t, w.clusters(name))
 	// A replica whose view of what a namespace holds is behind lets the pool go without it. It is swept away.
 	w.eventually("the namespaces go", func() bool { return len(w.namespaces(name)) == 0 })
+	w.eventually("the namespaces end", func() bool {
+		list := &corev1.NamespaceList{}
+		require.NoError(w.t, w.client.List(w.t.Context(), list, client.MatchingLabels{hivev1.LabelNamespaceClusterPoolNamespace: w.ns}))
+		return len(list.Items) == 0
+	})
 }
 
 // moment is longer than events take.

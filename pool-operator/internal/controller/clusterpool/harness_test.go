@@ -6,6 +6,7 @@ package clusterpool_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +36,8 @@ import (
 const (
 	patience = 3 * time.Minute
 	tick     = 100 * time.Millisecond
+	// terminating is for how long a deleted namespace is there at least.
+	terminating = time.Second
 )
 
 var scheme = newScheme()
@@ -63,21 +67,35 @@ type testEnv struct {
 	config *rest.Config
 	client client.Client
 	ns     string
-	// reports is how often a pool reports at most.
+	// reports is how often a pool reports at most. The shorter it is, the more reports the same work takes on a slow machine.
 	reports time.Duration
 	// lag is by how much the caches of replicas are late.
 	lag time.Duration
+	// apart has replicas watch only what carries the labels of the environment's pools: tests that run at a time do not wake each other's.
+	apart bool
+}
+
+// administrator is the client of all tests. Managers map kinds as it does, so that kinds are discovered once.
+var administrator struct {
+	sync.Once
+	client client.Client
+	err    error
+}
+
+func (w *testEnv) mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return w.client.RESTMapper(), nil
 }
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	cfg := controlplanetest.Start(t)
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	administrator.Do(func() { administrator.client, administrator.err = client.New(cfg, client.Options{Scheme: scheme}) })
+	c, err := administrator.client, administrator.err
 	require.NoError(t, err)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pools-"}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), testobj.ClusterImageSet(testobj.ImageSetName))))
-	return &testEnv{t: t, config: cfg, client: c, ns: ns.Name, reports: 20 * time.Millisecond}
+	return &testEnv{t: t, config: cfg, client: c, ns: ns.Name, reports: 100 * time.Millisecond}
 }
 
 // replica runs the controller for pools of the environment's namespace until the test ends, or until stop is called.
@@ -92,7 +110,7 @@ func (w *testEnv) replica(change ...func(*rest.Config)) (stop func()) {
 		Scheme:     scheme,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-		Cache:      cache.Options{ByObject: w.cacheByObject()},
+		Cache:      cache.Options{ByObject: w.cacheByObject()}, MapperProvider: w.mapper,
 	})
 	require.NoError(w.t, err)
 	r := clusterpool.New(clusterpool.Deps{
@@ -106,8 +124,21 @@ func (w *testEnv) replica(change ...func(*rest.Config)) (stop func()) {
 // cacheByObject keeps tests apart that share a control plane: a replica sees the pools of its environment only.
 func (w *testEnv) cacheByObject() map[client.Object]cache.ByObject {
 	byObject := clusterpool.CacheByObject()
+	if w.apart {
+		byObject = map[client.Object]cache.ByObject{&hivev1.ClusterDeployment{}: w.ofPools(), &corev1.Namespace{}: w.namespacesOfPools()}
+	}
 	byObject[&hivev1.ClusterPool{}] = cache.ByObject{Namespaces: map[string]cache.Config{w.ns: {}}}
 	return byObject
+}
+
+// ofPools selects what was made for clusters of the environment's pools.
+func (w *testEnv) ofPools() cache.ByObject {
+	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{hivev1.LabelClusterPoolNamespace: w.ns})}
+}
+
+// namespacesOfPools selects the namespaces of clusters of the environment's pools.
+func (w *testEnv) namespacesOfPools() cache.ByObject {
+	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{hivev1.LabelNamespaceClusterPoolNamespace: w.ns})}
 }
 
 func run(t *testing.T, mgr ctrl.Manager) (stop func()) {
@@ -128,20 +159,46 @@ func run(t *testing.T, mgr ctrl.Manager) (stop func()) {
 	return stop
 }
 
-// installer is a fake installer of clusters: it writes only what an installer writes.
+// installer is a fake installer of clusters: it writes only what an installer writes. It also ends the namespaces that pools delete.
 func (w *testEnv) installer() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&hivev1.ClusterDeployment{}: {
-			Label: labels.SelectorFromSet(labels.Set{hivev1.LabelClusterPoolNamespace: w.ns}),
-		}}},
+		Cache:          cache.Options{ByObject: map[client.Object]cache.ByObject{&hivev1.ClusterDeployment{}: w.ofPools(), &corev1.Namespace{}: w.namespacesOfPools()}},
+		MapperProvider: w.mapper,
 	})
 	require.NoError(w.t, err)
 	err = ctrl.NewControllerManagedBy(mgr).Named("installer").For(&hivev1.ClusterDeployment{}).
 		Complete(&standIn{client: mgr.GetClient(), pools: w.ns})
 	require.NoError(w.t, err)
+	err = ctrl.NewControllerManagedBy(mgr).Named("namespaces").For(&corev1.Namespace{}).Complete(namespaceEnder{client: w.client})
+	require.NoError(w.t, err)
 	run(w.t, mgr)
+}
+
+// namespaceEnder deletes what pools put into deleted namespaces, and ends them when that is gone. kube-controller-manager does so after five seconds with two requests for each kind that there is.
+type namespaceEnder struct{ client client.Client }
+
+func (e namespaceEnder) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ns := &corev1.Namespace{}
+	if err := e.client.Get(ctx, req.NamespacedName, ns); err != nil || ns.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if left := time.Until(ns.DeletionTimestamp.Add(terminating)); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	for kind, inside := range map[client.Object]client.ObjectList{
+		&hivev1.ClusterDeployment{}: &hivev1.ClusterDeploymentList{}, &hivev1.MachinePool{}: &hivev1.MachinePoolList{}, &corev1.Secret{}: &corev1.SecretList{},
+	} {
+		if err := e.client.List(ctx, inside, client.InNamespace(ns.Name)); err != nil {
+			return ctrl.Result{}, err
+		}
+		if meta.LenList(inside) > 0 {
+			return ctrl.Result{RequeueAfter: tick}, e.client.DeleteAllOf(ctx, kind, client.InNamespace(ns.Name))
+		}
+	}
+	ns.Spec.Finalizers = nil
+	return ctrl.Result{}, client.IgnoreNotFound(e.client.SubResource("finalize").Update(ctx, ns))
 }
 
 type standIn struct {
@@ -244,10 +301,13 @@ func (w *testEnv) settled(name string, size int) {
 	var last string
 	holds := func() bool {
 		pool := w.pool(name)
+		last = fmt.Sprintf("status %+v", pool.Status)
+		if !hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.ClusterPoolReady) || len(pool.Status.Operations) > 0 {
+			return false
+		}
 		clusters, namespaces := w.clusters(name), w.namespaces(name)
-		ready := hivev1.FindCondition(pool.Status.Conditions, hivev1.ClusterPoolReady)
-		last = fmt.Sprintf("%d clusters, %d namespaces, status %+v", len(clusters), len(namespaces), pool.Status)
-		return ready != nil && ready.Status == corev1.ConditionTrue && len(clusters) == size && len(namespaces) == size && len(pool.Status.Operations) == 0
+		last = fmt.Sprintf("%d clusters, %d namespaces, %s", len(clusters), len(namespaces), last)
+		return len(clusters) == size && len(namespaces) == size
 	}
 	deadline := time.Now().Add(patience)
 	for !holds() {

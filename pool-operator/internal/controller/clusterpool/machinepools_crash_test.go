@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -79,6 +80,7 @@ func TestADeathAtEveryWriteOfClustersWithMachines(t *testing.T) {
 // lifeWithMachines fills a pool, changes its MachinePools, and deletes it.
 func (w *testEnv) lifeWithMachines(operate func()) {
 	w.t.Helper()
+	w.apart = true
 	made := w.machineController()
 	w.installer()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(sizeWithMachines), withMachines(1)))
@@ -147,6 +149,8 @@ func (w *testEnv) machineController() *machineController {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache:          cache.Options{ByObject: map[client.Object]cache.ByObject{&hivev1.MachinePool{}: w.ofPools(), &hivev1.ClusterDeployment{}: w.ofPools()}},
+		MapperProvider: w.mapper,
 	})
 	require.NoError(w.t, err)
 	m := &machineController{client: w.client, pools: w.ns, uids: map[types.UID]bool{}, without: map[string]int{}}
