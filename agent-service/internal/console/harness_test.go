@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -198,22 +200,46 @@ func (s *site) boot(token, infraEnv, seed string, machines int) {
 	})
 }
 
-// browserOf starts a Chromium without a screen.
-func browserOf(t *testing.T) context.Context {
-	t.Helper()
+// TestMain stops the browser that tests share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stopChromium()
+	os.Exit(code)
+}
+
+// stopChromium stops the browser. It does nothing until a test starts one.
+var stopChromium = func() {}
+
+// startChromium starts a Chromium without a screen, once for all tests of the package: each start costs most of a second of the processor.
+var startChromium = sync.OnceValues(func() (context.Context, error) {
 	// The one without windows takes half of the processor.
 	program, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		program, err = exec.LookPath("chromium")
 	}
-	needtest.Part(t, err == nil, "there is no Chromium here: hack/prerequisites installs it")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.WindowSize(1360, 900))
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.WindowSize(1360, 900), chromedp.WSURLReadTimeout(patience))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	all, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), append(options, chromedp.WSURLReadTimeout(patience))...)
-	t.Cleanup(cancel)
-	return all
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	shared, stopBrowser := chromedp.NewContext(allocator)
+	stopChromium = func() {
+		stopBrowser()
+		stopAllocator()
+	}
+	return shared, chromedp.Do(shared)
+})
+
+// browserOf is the Chromium in which a test opens tabs.
+func browserOf(t *testing.T) context.Context {
+	t.Helper()
+	shared, err := startChromium()
+	needtest.Part(t, !errors.Is(err, exec.ErrNotFound), "there is no Chromium here: hack/prerequisites installs it")
+	require.NoError(t, err)
+	return shared
 }
 
 // tab is a page that a person looks at.
@@ -223,17 +249,17 @@ type tab struct {
 	site *site
 }
 
-// tab is a browser of its own, where no person is signed in.
+// tab is a page with cookies, storage and downloads of its own, where no person is signed in.
 func (s *site) tab(chromium context.Context, t *testing.T) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(chromium)
+	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	limited, done := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(done)
 	return &tab{t, limited, s}
 }
 
-// open signs a person in, in a browser of its own.
+// open signs a person in, in a tab of its own.
 func (s *site) open(chromium context.Context, t *testing.T, token string) *tab {
 	t.Helper()
 	b := s.tab(chromium, t)
@@ -365,12 +391,12 @@ func (b *tab) picture(name string) {
 	require.NoError(b, os.WriteFile(filepath.Join(b.ArtifactDir(), name+".png"), png, 0o600))
 }
 
-// download lets the browser keep what the page downloads, and returns where.
+// download lets the browser keep what this tab downloads, and returns where.
 func (b *tab) download() string {
 	b.Helper()
 	dir := b.TempDir()
 	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir})
+		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir, BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
 		return err
 	}))
 	return dir
