@@ -4,6 +4,7 @@
 package app
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -26,17 +27,16 @@ func (s *scope) add(namespace string) {
 	s.namespaces = append(s.namespaces, namespace)
 }
 
+// object is what decides whether a test sees an object.
+type object struct {
+	Metadata struct{ Namespace string }
+}
+
 // shows is true for an object of the test, and for one without a namespace.
-func (s *scope) shows(object json.RawMessage) (bool, error) {
-	var named struct {
-		Metadata struct{ Namespace string }
-	}
-	if err := json.Unmarshal(object, &named); err != nil {
-		return false, err
-	}
+func (s *scope) shows(o object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return named.Metadata.Namespace == "" || slices.Contains(s.namespaces, named.Metadata.Namespace), nil
+	return o.Metadata.Namespace == "" || slices.Contains(s.namespaces, o.Metadata.Namespace)
 }
 
 // transport leaves out objects of other namespaces of what lists and watches of all namespaces return.
@@ -93,11 +93,11 @@ func (s scoped) filterItems(answer *http.Response) error {
 	}
 	shown = make([]json.RawMessage, 0, len(items))
 	for _, item := range items {
-		shows, err := s.shows(item)
-		if err != nil {
+		var of object
+		if err := json.Unmarshal(item, &of); err != nil {
 			return err
 		}
-		if shows {
+		if s.shows(of) {
 			shown = append(shown, item)
 		}
 	}
@@ -112,25 +112,20 @@ func (s scoped) filterItems(answer *http.Response) error {
 	return nil
 }
 
-// filterEvents is the stream of the events of a watch that are shown. Closing it ends the watch.
+// filterEvents is the stream of the events of a watch that are shown, each of which is a line. Closing it ends the watch.
+// Each service of a test reads the events of all tests, so that an event is parsed only once.
 func (s scoped) filterEvents(events io.ReadCloser) io.ReadCloser {
 	reader, writer := io.Pipe()
 	go func() {
-		decoder := json.NewDecoder(events)
+		lines := bufio.NewReader(events)
 		for {
-			var event json.RawMessage
-			if err := decoder.Decode(&event); err != nil {
-				_ = writer.CloseWithError(err)
-				return
-			}
-			var of struct{ Object json.RawMessage }
-			err := json.Unmarshal(event, &of)
-			shows := false
+			event, err := lines.ReadBytes('\n')
+			var of struct{ Object object }
 			if err == nil {
-				shows, err = s.shows(of.Object)
+				err = json.Unmarshal(event, &of)
 			}
-			if err == nil && shows {
-				_, err = writer.Write(append(event, '\n'))
+			if err == nil && s.shows(of.Object) {
+				_, err = writer.Write(event)
 			}
 			if err != nil {
 				_ = writer.CloseWithError(err)
