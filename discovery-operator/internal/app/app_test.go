@@ -210,7 +210,12 @@ func (w *testEnv) eventually(what string, condition func() bool) {
 // waitFor asks until the answer is yes, and reports whether it was in time. Unlike testify it asks in the goroutine of the test, which
 // may print what the condition last read.
 func waitFor(limit time.Duration, condition func() bool) bool {
-	return wait.PollUntilContextTimeout(context.Background(), beat, limit, true, func(context.Context) (bool, error) { return condition(), nil }) == nil
+	return waitEvery(beat, limit, condition)
+}
+
+// waitEvery is waitFor that asks at other intervals.
+func waitEvery(interval, limit time.Duration, condition func() bool) bool {
+	return wait.PollUntilContextTimeout(context.Background(), interval, limit, true, func(context.Context) (bool, error) { return condition(), nil }) == nil
 }
 
 // stays checks for a while that something stays as it is.

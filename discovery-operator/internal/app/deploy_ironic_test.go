@@ -26,8 +26,8 @@ func newManualBench(t *testing.T, name string) (b *bench, uuid string) {
 	i := ironictest.Start(t, name, manualDrivers)
 	b = &bench{testEnv: newTestEnv(t), ironic: i, direct: i.Client(t)}
 	uuid = i.Enrol(t, 1, 1)[0]
-	b.operate(asking(i), managing)
-	b.discover("all")
+	b.operate(asking(i), managing, b.clock)
+	b.discover("all", seldom)
 	b.h = b.host("node-00001")
 	b.reaches(b.h, metal3v1.StateAvailable)
 	return b, uuid

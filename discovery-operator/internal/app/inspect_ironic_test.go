@@ -41,9 +41,7 @@ func newBench(t *testing.T, name string) *bench {
 	w := newTestEnv(t)
 	b := &bench{testEnv: w, ironic: ironictest.Start(t, name, "IRONIC_DRIVERS=fake-hardware,ipmi,redfish"), bmc: redfishmock.Start(t, "admin", "right")}
 	b.direct = b.ironic.Client(t)
-	b.stop = w.operate(asking(b.ironic), managing, func(o *setup) {
-		o.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
-	})
+	b.stop = w.operate(asking(b.ironic), managing, b.clock)
 	b.h = w.register("by-hand", 1, func(h *metal3v1.BareMetalHost) {
 		h.Spec.BMC = &metal3v1.BMCDetails{Address: b.bmc.Address(), CredentialsName: "by-hand-bmc"}
 		w.secret(h, "right")
@@ -51,10 +49,15 @@ func newBench(t *testing.T, name string) *bench {
 	return b
 }
 
+// clock makes an operator manage hosts by a clock that is ahead as the bench says.
+func (b *bench) clock(o *setup) {
+	o.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+}
+
 // sees waits until the host is as the test wants it. A real Ironic takes its time on a busy machine, and what failed is tried again late.
 func (b *bench) sees(t *testing.T, what string, want func(h *metal3v1.BareMetalHost) bool) {
 	t.Helper()
-	ok := waitFor(4*time.Minute, func() bool { return b.Get(t.Context(), client.ObjectKeyFromObject(b.h), b.h) == nil && want(b.h) })
+	ok := waitEvery(ironictest.Beat, 4*time.Minute, func() bool { return b.Get(t.Context(), client.ObjectKeyFromObject(b.h), b.h) == nil && want(b.h) })
 	require.True(t, ok, "%s: %+v", what, b.h.Status)
 }
 
@@ -78,16 +81,16 @@ func (b *bench) boots(t *testing.T) {
 	})
 }
 
-// hurries lets half an hour pass for the operator, again and again until the host has an error: it counts from when it sees what it waits for.
-func (b *bench) hurries(t *testing.T) {
+// hurries lets a time pass for the operator, again and again until the host is as the test wants it: the operator counts from when it sees what it waits for.
+func (b *bench) hurries(t *testing.T, by time.Duration, what string, want func(h *metal3v1.BareMetalHost) bool) {
 	t.Helper()
 	last := time.Now()
-	b.sees(t, "the host has an error", func(h *metal3v1.BareMetalHost) bool {
-		if h.Status.ErrorType != "" {
+	b.sees(t, what, func(h *metal3v1.BareMetalHost) bool {
+		if want(h) {
 			return true
 		}
 		if time.Since(last) > 5*time.Second {
-			b.ahead.Add(int64(30 * time.Minute))
+			b.ahead.Add(int64(by))
 			last = time.Now()
 		}
 		return false
@@ -161,7 +164,7 @@ func TestAnInspectionThatIronicForgets(t *testing.T) {
 	})
 	t.Run("a ramdisk that does not report is one clear error, and waited for again", func(t *testing.T) {
 		if b.node(t).Untimed { // Ironic passes the node over, and the operator counts the half hour
-			b.hurries(t)
+			b.hurries(t, 30*time.Minute, "the host has an error", func(h *metal3v1.BareMetalHost) bool { return h.Status.ErrorType != "" })
 		}
 		b.failsWith(t, "timeout")
 		b.boots(t)

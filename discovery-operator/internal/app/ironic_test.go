@@ -38,6 +38,11 @@ func asking(i *ironictest.Ironic) func(*setup) {
 	}
 }
 
+// seldom makes a resource ask a real Ironic for machines every few seconds, where a test follows machines that are hosts already.
+func seldom(d *metal3v1.BareMetalHostDiscovery) {
+	d.Spec.Interval = &metav1.Duration{Duration: 5 * time.Second}
+}
+
 // TestARealIronic takes machines in that report through the ramdisk's own API, and follows what becomes of them.
 func TestARealIronic(t *testing.T) {
 	w := newTestEnv(t)

@@ -24,7 +24,7 @@ func TestALifeInARealIronic(t *testing.T) {
 	bmc := redfishmock.Start(t, "admin", "right")
 	uuid := i.Enrol(t, 1, 1)[0]
 	w.operate(asking(i), managing)
-	w.discover("all")
+	w.discover("all", seldom)
 	h := w.host("node-00001")
 
 	t.Run("an unknown machine is available with its hardware", func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAHandOverInARealIronic(t *testing.T) {
 	bmc := redfishmock.Start(t, "admin", "right")
 	uuid := i.Enrol(t, 1, 1)[0]
 	w.operate(asking(i))
-	w.discover("all")
+	w.discover("all", seldom)
 	h := w.host("node-00001")
 	w.credentials(h, bmc.Address(), true)
 	w.released(h)

@@ -26,7 +26,7 @@ func TestARamdiskInARealIronic(t *testing.T) {
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
 	w.operate(asking(i), managing)
-	w.discover("all")
+	w.discover("all", seldom)
 	agent := i.NewAgent(t, demo.Machine(1))
 	agent.Boot(t)
 	h := w.machine(1)

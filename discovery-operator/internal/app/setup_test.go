@@ -17,6 +17,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
 // haste divides the times after which operators of tests look at hosts again.
@@ -61,7 +62,11 @@ func (s setup) parts(rack *demo.Rack) (parts, error) {
 		}
 		d.Now = s.now
 		r := baremetalhost.New(d)
-		return r.SetupWithManager(mgr, hasty{r})
+		least := time.Duration(0)
+		if s.Provisioner == ProvisionerIronic {
+			least = ironictest.Beat
+		}
+		return r.SetupWithManager(mgr, hasty{r, least})
 	}
 	return p, nil
 }
@@ -81,10 +86,14 @@ func (i interposed) Provisioner(ctx context.Context, namespace string, ref *meta
 }
 
 // hasty looks at hosts again soon.
-type hasty struct{ reconcile.Reconciler }
+type hasty struct {
+	reconcile.Reconciler
+	// least is how soon it looks again at most, unless the reconciler itself asks for less.
+	least time.Duration
+}
 
 func (h hasty) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := h.Reconciler.Reconcile(ctx, req)
-	result.RequeueAfter /= haste
+	result.RequeueAfter = max(result.RequeueAfter/haste, min(result.RequeueAfter, h.least))
 	return result, err
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func TestAMachineGetsAnotherTokenAfterARestartInARealIronic(t *testing.T) {
 		slow.sees(t, "Ironic refuses the ramdisk", func(*metal3v1.BareMetalHost) bool {
 			return strings.Contains(agent.Said(), "the token of this node was given before")
 		})
-		slow.sees(t, "Ironic has forgotten the token", func(*metal3v1.BareMetalHost) bool {
+		slow.hurries(t, 2*time.Minute, "Ironic has forgotten the token", func(*metal3v1.BareMetalHost) bool {
 			n, err := slow.direct.Managed(t.Context(), h.Status.Provisioning.ID)
 			return err == nil && !n.TokenTaken
 		})

@@ -44,7 +44,9 @@ func (i *Ironic) NewAgent(t testing.TB, report []byte) *Agent {
 	if err := os.Truncate(a.Disk, diskSize); err != nil {
 		t.Fatalf("making the disk of a machine: %v", err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", a.program, "github.com/muster-io/muster/discovery-operator/cmd/ramdisk")
+	// Without cgo, as the program is built: with it, the libraries below it would be compiled for this test alone.
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", a.program, "github.com/muster-io/muster/discovery-operator/cmd/ramdisk")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the agent: %v\n%s", err, out)
 	}
