@@ -6,6 +6,7 @@ package app
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,27 +21,45 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
+// TestMachinesWithoutControllersInARealIronic takes machines without a management controller through their lives. They share an Ironic, which costs seconds of a
+// processor to start, and each has an operator that sees no other.
+func TestMachinesWithoutControllersInARealIronic(t *testing.T) {
+	t.Parallel()
+	i := ironictest.Start(t, "manual", "IRONIC_DRIVERS=fake-hardware,manual-management")
+	for name, run := range map[string]func(t *testing.T, i *ironictest.Ironic){
+		"a deployment":                          deploys,
+		"a live ISO":                            bootsAnISO,
+		"a life by what the ramdisk does":       livesByItsRamdisk,
+		"another token for a restarted machine": getsAnotherToken,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, i) })
+	}
+}
+
 // newManualBench is a bench whose machine has no management controller: its driver is manual-management. The machine has reported as a node and is available.
-func newManualBench(t *testing.T, name string) (b *bench, uuid string) {
+func newManualBench(t *testing.T, i *ironictest.Ironic, machine int) (b *bench, uuid string) {
 	t.Helper()
-	i := ironictest.Start(t, name, manualDrivers)
 	b = &bench{testEnv: newTestEnv(t), ironic: i, direct: i.Client(t)}
-	uuid = i.Enrol(t, 1, 1)[0]
+	uuid = i.Enrol(t, 1, machine)[0]
 	b.operate(asking(i), managing, b.clock)
-	b.discover("all", seldom)
-	b.h = b.host("node-00001")
+	b.discover("one", seldom, only(machine))
+	b.h = b.machine(machine)
 	b.reaches(b.h, metal3v1.StateAvailable)
 	return b, uuid
 }
 
-// manualDrivers has Ironic take machines without a management controller.
-const manualDrivers = "IRONIC_DRIVERS=fake-hardware,manual-management"
+// only makes a resource select one machine, where others of the same Ironic are those of other tests.
+func only(machine int) func(*metal3v1.BareMetalHostDiscovery) {
+	return func(d *metal3v1.BareMetalHostDiscovery) {
+		d.Spec.Selector = fmt.Sprintf("hardware.hostname == 'node-%05d'", machine)
+	}
+}
 
-// TestADeploymentInARealIronic provisions an unknown machine that has no management controller: Ironic, its driver manual-management and its
+// deploys provisions an unknown machine that has no management controller: Ironic, its driver manual-management and its
 // deploy interface direct are real, and so is the agent of the ramdisk. It runs as a process, and a file is the disk of the machine.
-func TestADeploymentInARealIronic(t *testing.T) {
-	slow, uuid := newManualBench(t, "deploy")
-	w, i, h := slow.testEnv, slow.ironic, slow.h
+func deploys(t *testing.T, i *ironictest.Ironic) {
+	slow, uuid := newManualBench(t, i, 1)
+	w, h := slow.testEnv, slow.h
 	content := ironictest.System()
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
@@ -99,9 +118,12 @@ func TestADeploymentInARealIronic(t *testing.T) {
 		w.gone(h)
 		nodes, err := slow.direct.Nodes(t.Context(), "")
 		require.NoError(t, err)
-		assert.Empty(t, nodes)
+		for _, n := range nodes {
+			assert.NotEqual(t, uuid, n.UUID)
+			assert.False(t, strings.HasPrefix(n.Name, w.ns+"~"), "no node is the host's: %s", n.Name)
+		}
 	})
 	log, err := os.ReadFile(filepath.Join(i.Dir, "log", "ironic.log"))
 	require.NoError(t, err)
-	assert.Equal(t, 1, strings.Count(string(log), "Successfully deployed node"), "Ironic deployed once")
+	assert.Equal(t, 1, strings.Count(string(log), "Successfully deployed node "+uuid), "Ironic deployed once")
 }

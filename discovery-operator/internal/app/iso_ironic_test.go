@@ -16,11 +16,11 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
-// A real Ironic has a machine boot a live ISO from the network: nothing is written to a disk, so that no ramdisk is waited for. Without the image the machine is
+// bootsAnISO has a machine boot a live ISO from the network: nothing is written to a disk, so that no ramdisk is waited for. Without the image the machine is
 // available again, and does not boot the ISO any more.
-func TestALiveISOInARealIronic(t *testing.T) {
-	slow, uuid := newManualBench(t, "iso")
-	w, i, h := slow.testEnv, slow.ironic, slow.h
+func bootsAnISO(t *testing.T, i *ironictest.Ironic) {
+	slow, uuid := newManualBench(t, i, 2)
+	w, h := slow.testEnv, slow.h
 	content := ironictest.System()
 	iso := serveImage(t, "live.iso", content) // Ironic asks whether it is there
 	served := func(name string) string {

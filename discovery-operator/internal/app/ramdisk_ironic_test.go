@@ -16,20 +16,20 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
-// TestARamdiskInARealIronic takes a machine through its life by what its ramdisk does: the agent reports the machine, stays, and takes an image at once.
+// livesByItsRamdisk takes a machine through its life by what its ramdisk does: the agent reports the machine, stays, and takes an image at once.
 // The machine is restarted once, to be cleaned. Its disk is a file.
-func TestARamdiskInARealIronic(t *testing.T) {
-	i := ironictest.Start(t, "ramdisk", manualDrivers)
+func livesByItsRamdisk(t *testing.T, i *ironictest.Ironic) {
+	const machine = 3
 	w := newTestEnv(t)
 	direct := i.Client(t)
 	content := ironictest.System()
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
 	w.operate(asking(i), managing)
-	w.discover("all", seldom)
-	agent := i.NewAgent(t, demo.Machine(1))
+	w.discover("one", seldom, only(machine))
+	agent := i.NewAgent(t, demo.Machine(machine))
 	agent.Boot(t)
-	h := w.machine(1)
+	h := w.machine(machine)
 	slow := &bench{testEnv: w, ironic: i, direct: direct, h: h}
 	slow.sees(t, "the agent has made the host known", func(h *metal3v1.BareMetalHost) bool {
 		return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.HardwareDetails != nil

@@ -19,16 +19,17 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
-// A real Ironic gives the agent of a machine one token. A user restarts the machine when its ramdisk has taken it and not sent a heartbeat yet: the ramdisk that
-// runs then is refused until Ironic's time-out, half an hour later, unless Ironic is asked to forget the token. That is so while an image is to be written, and
-// while a machine is to be cleaned.
-func TestAMachineGetsAnotherTokenAfterARestartInARealIronic(t *testing.T) {
-	slow, _ := newManualBench(t, "token")
-	w, i, h := slow.testEnv, slow.ironic, slow.h
+// getsAnotherToken restarts a machine when its ramdisk has taken the token of the node and not sent a heartbeat yet. Ironic gives one token: it refuses the ramdisk
+// that runs then until its time-out, half an hour later, unless Ironic is asked to forget the token. That is so while an image is to be written, and while a
+// machine is to be cleaned.
+func getsAnotherToken(t *testing.T, i *ironictest.Ironic) {
+	const machine = 4
+	slow, _ := newManualBench(t, i, machine)
+	w, h := slow.testEnv, slow.h
 	content := ironictest.System()
 	sum := sha256.Sum256(content)
 	image := serveImage(t, "image.raw", content)
-	agent := i.NewAgent(t, demo.Machine(1))
+	agent := i.NewAgent(t, demo.Machine(machine))
 	restarted := func(state string) {
 		t.Helper()
 		waits := func(*metal3v1.BareMetalHost) bool {
