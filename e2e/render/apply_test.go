@@ -4,15 +4,21 @@
 package render_test
 
 import (
+	"context"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/e2e/environment/environmenttest"
@@ -26,29 +32,66 @@ func TestMain(m *testing.M) {
 
 // An API server takes everything that can be applied: each overlay whole, and each operator alone with its own custom resources.
 func TestAnAPIServerTakesIt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
+	for _, operator := range operators(t) {
+		t.Run(operator, func(t *testing.T) {
+			t.Parallel()
+			_, config := environmenttest.ControlPlane(t)
+			require.NoError(t, render.Apply(t.Context(), config, definitions(t, operator)))
+			for _, dir := range overlays(t, "deploy/overlays/*/"+operator) {
+				t.Run(dir, func(t *testing.T) {
+					objects := mustRender(t, dir)
+					t.Cleanup(func() { remove(t, config, objects) })
+					takes(t, config, objects)
+				})
+			}
+		})
 	}
-	for _, dir := range directories(t) {
-		if !strings.HasPrefix(dir, "deploy/overlays/") {
-			continue
-		}
+	for _, dir := range overlays(t, "deploy/overlays/*") {
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()
 			_, config := environmenttest.ControlPlane(t)
-
-			var objects []*unstructured.Unstructured
-			if strings.Count(dir, "/") == 3 { // an operator alone
-				objects = append(objects, definitions(t, filepath.Base(dir))...)
-			}
-			objects = append(objects, mustRender(t, dir)...)
-			require.NoError(t, render.Apply(t.Context(), config, objects))
-			require.NoError(t, render.Apply(t.Context(), config, objects), "applying it again is fine")
+			takes(t, config, mustRender(t, dir))
 			if dir == "deploy/overlays/local" {
 				require.NoError(t, render.Apply(t.Context(), config, mustRender(t, "deploy/samples")))
 			}
 		})
 	}
+}
+
+// overlays returns the directories that can be applied and match a pattern.
+func overlays(t *testing.T, pattern string) []string {
+	t.Helper()
+	found := slices.DeleteFunc(directories(t), func(dir string) bool {
+		matches, err := path.Match(pattern, dir)
+		require.NoError(t, err)
+		return !matches
+	})
+	require.NotEmpty(t, found)
+	return found
+}
+
+func takes(t *testing.T, config *rest.Config, objects []*unstructured.Unstructured) {
+	t.Helper()
+	require.NoError(t, render.Apply(t.Context(), config, objects))
+	require.NoError(t, render.Apply(t.Context(), config, objects), "applying it again is fine")
+}
+
+// remove deletes the objects of an overlay, the last one first, and returns when they are gone: the next overlay finds nothing but the kinds.
+func remove(t *testing.T, config *rest.Config, objects []*unstructured.Unstructured) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	for _, object := range slices.Backward(objects) {
+		require.NoError(t, client.IgnoreNotFound(c.Delete(ctx, object)))
+	}
+	left := slices.Clone(objects)
+	require.Eventually(t, func() bool {
+		left = slices.DeleteFunc(left, func(object *unstructured.Unstructured) bool {
+			return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopy()))
+		})
+		return len(left) == 0
+	}, time.Minute, 100*time.Millisecond, "objects of the overlay are still there")
 }
 
 // definitions are the custom resource definitions that an operator needs, in the order in which its page applies them.

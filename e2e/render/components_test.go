@@ -44,8 +44,7 @@ func TestAutoscalingMayWriteScalesOnly(t *testing.T) {
 			deployments := ofKind[appsv1.Deployment](t, objects, "Deployment")
 			require.Len(t, deployments, 1)
 			assert.Contains(t, deployments[0].Spec.Template.Spec.Containers[0].Args, "--autoscale-to-hosts=true")
-			without, err := render.Directory("deploy/" + directory)
-			require.NoError(t, err)
+			without := mustRender(t, "deploy/"+directory)
 			assert.NotContains(t, ofKind[appsv1.Deployment](t, without, "Deployment")[0].Spec.Template.Spec.Containers[0].Args, "--autoscale-to-hosts=true")
 			role := added(t, objects, without, "discovery-operator")
 			written := map[string][]string{}
@@ -172,8 +171,7 @@ func TestTheInventoryIsAComponent(t *testing.T) {
 func TestTheAdmissionCheckIsServed(t *testing.T) {
 	for _, directory := range []string{"deploy/overlays/standalone/discovery-operator", "deploy/overlays/production/discovery-operator", "deploy/overlays/kind/discovery-operator"} {
 		t.Run(directory, func(t *testing.T) {
-			objects, err := render.Directory(directory)
-			require.NoError(t, err)
+			objects := mustRender(t, directory)
 			configurations := ofKind[admissionregistrationv1.ValidatingWebhookConfiguration](t, objects, "ValidatingWebhookConfiguration")
 			require.Len(t, configurations, 1)
 			require.Len(t, configurations[0].Webhooks, 1)

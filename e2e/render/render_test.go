@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/muster-io/muster/e2e/checkout"
-	"github.com/muster-io/muster/e2e/render"
 )
 
 // directories returns every directory of deploy that can be applied, relative to the repository. Components cannot: overlays include them.
@@ -58,8 +57,7 @@ func each(t *testing.T, check func(t *testing.T, dir string, objects []*unstruct
 	for _, dir := range directories(t) {
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()
-			objects, err := render.Directory(dir)
-			require.NoError(t, err)
+			objects := mustRender(t, dir)
 			require.NotEmpty(t, objects)
 			check(t, dir, objects)
 		})
@@ -250,10 +248,8 @@ func TestEveryOperatorDeploysAlone(t *testing.T) {
 		t.Run(operator, func(t *testing.T) {
 			assert.NotEmpty(t, mustRender(t, "deploy/crds/"+operator), "the operator has custom resources")
 			for _, environment := range []string{"local", "kind", "production"} {
-				objects, err := render.Directory("deploy/overlays/" + environment + "/" + operator)
-				require.NoError(t, err)
-				all, err := render.Directory("deploy/overlays/" + environment)
-				require.NoError(t, err)
+				objects := mustRender(t, "deploy/overlays/"+environment+"/"+operator)
+				all := mustRender(t, "deploy/overlays/"+environment)
 				assert.Subset(t, names(all), names(objects), "the overlay %s lacks something of it", environment)
 				for _, object := range objects {
 					assert.NotEqual(t, "CustomResourceDefinition", object.GetKind(), "deleting an operator must not delete what users have")

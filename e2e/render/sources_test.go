@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,9 +43,14 @@ func operatorSources(t *testing.T) string {
 	return all.String()
 }
 
+// builds are the directories that a test has rendered, as functions that render each once.
+var builds sync.Map
+
+// mustRender renders a directory once for all tests, which share its objects and do not change them.
 func mustRender(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := render.Directory(dir)
+	build, _ := builds.LoadOrStore(dir, sync.OnceValues(func() ([]*unstructured.Unstructured, error) { return render.Directory(dir) }))
+	objects, err := build.(func() ([]*unstructured.Unstructured, error))()
 	require.NoError(t, err)
-	return objects
+	return slices.Clone(objects)
 }
