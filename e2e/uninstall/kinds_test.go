@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/leftovers"
 	"github.com/muster-io/muster/e2e/render"
 )
 
@@ -186,6 +187,9 @@ func TestASetTakesNoObjectsOfOthersAlong(t *testing.T) {
 			"baseDomain": "example.com", "clusterName": "x", "platform": map[string]any{"hosted": map[string]any{}},
 		}),
 	}
+	// An API server that lists a kind for the first time when it deletes the kind may find its cache not filled, and then tries again only after five minutes.
+	_, err = leftovers.List(t.Context(), config)
+	require.NoError(t, err)
 	for _, set := range slices.Sorted(maps.Keys(objects)) {
 		kubectl(t, local.Kubeconfig(), "delete", "--wait", "-k", "deploy/crds/"+set)
 		delete(objects, set)
