@@ -5,7 +5,9 @@
 package uninstall_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,9 +58,15 @@ func object(group, version, kind string) *unstructured.Unstructured {
 // run runs hack/uninstall for the cluster and returns what it printed.
 func (c cluster) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	script, err := checkout.Path("hack", "uninstall")
-	require.NoError(t, err)
 	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	return c.runWith(t, kubectl, args...)
+}
+
+// runWith does so with a kubectl.
+func (c cluster) runWith(t *testing.T, kubectl string, args ...string) (string, error) {
+	t.Helper()
+	script, err := checkout.Path("hack", "uninstall")
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), script, args...)
 	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+c.plane.Kubeconfig())
@@ -107,6 +115,21 @@ func TestObjectsWithoutTheirOperatorAreNamedAndForced(t *testing.T) {
 
 	_, err = c.run(t, "--delete-objects", "ipam-operator")
 	require.NoError(t, err, "again is fine")
+}
+
+// An API server that does not answer, when it is asked what is left, is none where nothing is left.
+func TestNothingIsRemovedWhereItCannotBeReadWhatIsLeft(t *testing.T) {
+	c := start(t)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	failing := filepath.Join(t.TempDir(), "kubectl")
+	script := "#!/bin/sh\ncase \"$*\" in (get*--all-namespaces*name) exit 1;; esac\nexec '" + kubectl + "' \"$@\"\n"
+	require.NoError(t, os.WriteFile(failing, []byte(script), 0o700)) //nolint:gosec // it is a program
+	out, err := c.runWith(t, failing, "--delete-objects", "--timeout", "1", "ipam-operator")
+	require.Error(t, err)
+	assert.Contains(t, out, "ipclaims.ipam.metal3.io default/held")
+	assert.True(t, c.has(t, object("apps", "v1", "Deployment"), "muster-ipam-operator", "ipam-operator"))
+	assert.True(t, c.has(t, object("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "", "ippools.ipam.metal3.io"))
 }
 
 // Hosts are of a kind that others share, and stay. The user is told that they need the operator that goes.
