@@ -124,7 +124,7 @@ func TestNothingIsRemovedWhereItCannotBeReadWhatIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	failing := filepath.Join(t.TempDir(), "kubectl")
 	script := "#!/bin/sh\ncase \"$*\" in (get*--all-namespaces*name) exit 1;; esac\nexec '" + kubectl + "' \"$@\"\n"
-	require.NoError(t, os.WriteFile(failing, []byte(script), 0o700)) //nolint:gosec // it is a program
+	require.NoError(t, os.WriteFile(failing, []byte(script), 0o700))
 	out, err := c.runWith(t, failing, "--delete-objects", "--timeout", "1", "ipam-operator")
 	require.Error(t, err)
 	assert.Contains(t, out, "ipclaims.ipam.metal3.io default/held")

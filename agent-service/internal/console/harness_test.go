@@ -394,9 +394,9 @@ func (b *tab) picture(name string) {
 // download lets the browser keep what this tab downloads, and returns where.
 func (b *tab) download() string {
 	b.Helper()
-	dir := b.TempDir()
+	dir, own := b.TempDir(), chromedp.FromContext(b.ctx).BrowserContextID
 	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir, BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
+		_, err := cdp.Call(ctx, t, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir, BrowserContextID: own})
 		return err
 	}))
 	return dir
