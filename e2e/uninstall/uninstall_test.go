@@ -122,14 +122,18 @@ func TestNothingIsRemovedWhereItCannotBeReadWhatIsLeft(t *testing.T) {
 	c := start(t)
 	kubectl, err := environment.Kubectl(t.Context())
 	require.NoError(t, err)
-	failing := filepath.Join(t.TempDir(), "kubectl")
-	script := "#!/bin/sh\ncase \"$*\" in (get*--all-namespaces*name) exit 1;; esac\nexec '" + kubectl + "' \"$@\"\n"
-	require.NoError(t, os.WriteFile(failing, []byte(script), 0o700))
-	out, err := c.runWith(t, failing, "--delete-objects", "--timeout", "1", "ipam-operator")
-	require.Error(t, err)
-	assert.Contains(t, out, "ipclaims.ipam.metal3.io default/held")
-	assert.True(t, c.has(t, object("apps", "v1", "Deployment"), "muster-ipam-operator", "ipam-operator"))
-	assert.True(t, c.has(t, object("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "", "ippools.ipam.metal3.io"))
+	for what, failing := range map[string]string{"objects": "get*--all-namespaces*name", "kinds": "get?crd*"} {
+		t.Run(what, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "kubectl")
+			script := "#!/bin/sh\ncase \"$*\" in (" + failing + ") exit 1;; esac\nexec '" + kubectl + "' \"$@\"\n"
+			require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+			_, err := c.runWith(t, program, "--delete-objects", "--timeout", "1", "ipam-operator")
+			require.Error(t, err)
+			assert.True(t, c.has(t, object("ipam.metal3.io", "v1alpha1", "IPClaim"), "default", "held"))
+			assert.True(t, c.has(t, object("apps", "v1", "Deployment"), "muster-ipam-operator", "ipam-operator"))
+			assert.True(t, c.has(t, object("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "", "ippools.ipam.metal3.io"))
+		})
+	}
 }
 
 // Hosts are of a kind that others share, and stay. The user is told that they need the operator that goes.
