@@ -30,8 +30,6 @@ CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time. "make lint" vets: here it would vet each dependency
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
-# Tests have more memory than time.
-test test-modules e2e e2e-kind e2e-kind-production: export GOGC ?= 400
 # The longest first.
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -292,9 +290,9 @@ lint: $(BIN)/golangci-lint ## Lint every module.
 	@GOWORK=$(ROOT)/go.work golangci-lint run $(MODULES:%=./%/...)
 	@for m in $(ALONE); do echo "== lint $$m"; (cd $$m && golangci-lint run ./...); done
 
+# Each module compiles alone, which linters that see all of them at once do not show. Nothing is linked.
 verify: verify-versions generate tidy lint ## Generate, tidy, lint; the tree must stay clean.
-	@for m in $(MODULES); do go -C $$m build ./...; GOWORK= go -C $$m build ./...; done
-	@for m in $(ALONE); do go -C $$m vet ./...; done
+	@for m in $(MODULES); do go -C $$m list -export -f '' ./...; done
 	@if [ -n "$$(git status --porcelain)" ]; then echo "the tree is not clean after generation:"; git status --short; git diff --stat; exit 1; fi
 
 vulncheck: ## Check dependencies against the vulnerability database (needs the network).

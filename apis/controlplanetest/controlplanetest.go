@@ -12,6 +12,8 @@
 //		…
 //	}
 //
+// It begins as a copy of one that the first test binary has prepared, so that all have the same keys and the same UIDs of what Kubernetes itself makes.
+//
 // The control plane is bin/controlplane at the root of the workspace ("make controlplane" builds it), or the program that
 // the environment variable MUSTER_CONTROLPLANE names. Where it is missing the test is skipped, or fails when CI=true.
 package controlplanetest
@@ -30,7 +32,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/muster-io/muster/apis/crd"
 	"github.com/muster-io/muster/apis/needtest"
 )
 
@@ -81,7 +82,7 @@ func WithAddressClaims() Option {
 // call starts it. The client does not limit its rate. Every call returns its own copy.
 func Start(t testing.TB, options ...Option) *rest.Config {
 	t.Helper()
-	required := requirements{crds: []fs.FS{crd.FS}}
+	var required requirements
 	for _, option := range options {
 		option(&required)
 	}
@@ -102,7 +103,7 @@ func Start(t testing.TB, options ...Option) *rest.Config {
 }
 
 // Kubeconfig returns the path of an administrator's kubeconfig for the control plane of this test binary; the first
-// call starts it. CustomResourceDefinitions are installed by Start.
+// call starts it.
 func Kubeconfig(t testing.TB) string {
 	t.Helper()
 	kubeconfig, err := shared()

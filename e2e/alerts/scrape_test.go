@@ -56,7 +56,7 @@ func TestPrometheusSeesOneAlertOfTwoReplicas(t *testing.T) {
 		return []string{"--leader-elect", "--leader-election-namespace=muster-ipam-operator"}
 	}
 	first.Args, second.Args = elected, elected
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Operators: []environment.Operator{first, second}, UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Operators: []environment.Operator{first, second}, UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	exhaust(t, local)

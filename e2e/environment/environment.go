@@ -51,7 +51,7 @@ func FromEnvironment(ctx context.Context, say func(string)) (Environment, error)
 	}
 	switch kind := os.Getenv("E2E_ENVIRONMENT"); kind {
 	case "", "local":
-		return NewLocal(ctx, LocalOptions{Operators: All(), Say: say, UnsafeNoFsync: true})
+		return NewLocal(ctx, LocalOptions{Operators: All(), Say: say, UnsafeNoFsync: true, Prepared: true})
 	case "kind":
 		return NewKind(ctx, KindOptions{Say: say})
 	default:

@@ -30,6 +30,8 @@ type LocalOptions struct {
 	Say func(string)
 	// UnsafeNoFsync makes the store faster and unfit for anything but tests.
 	UnsafeNoFsync bool
+	// Prepared begins with a copy of a control plane that the first such start prepares, which is sooner: all have the same keys and UIDs, so for tests.
+	Prepared bool
 	// ControlPlaneArgs are flags of bin/controlplane beside those that the environment needs, such as --emulated-version=1.34 or --binaries=<directory>.
 	ControlPlaneArgs []string
 	// Prefix of the environment's directory below the directory for temporary files.
@@ -81,6 +83,9 @@ func (l *Local) start(ctx context.Context) error {
 	args := slices.Clone(l.options.ControlPlaneArgs)
 	if l.options.UnsafeNoFsync {
 		args = append(args, "--unsafe-no-fsync")
+	}
+	if l.options.Prepared {
+		args = append(args, "--prepared")
 	}
 	started := time.Now()
 	var err error

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimVariable) == "" {
 		os.Exit(m.Run())
 	}
-	local, err := environment.NewLocal(victimContext(), environment.LocalOptions{UnsafeNoFsync: true})
+	local, err := environment.NewLocal(victimContext(), environment.LocalOptions{UnsafeNoFsync: true, Prepared: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func TestLocalLeavesNothingBehind(t *testing.T) {
 	needControlPlane(t)
 	var said []string
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Say: func(s string) { said = append(said, s) }})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Prepared: true, Say: func(s string) { said = append(said, s) }})
 	require.NoError(t, err)
 	assert.NotEmpty(t, runningFrom(t, local.Dir))
 	require.NoError(t, local.Close(t.Context()))
@@ -52,7 +52,7 @@ func TestLocalLeavesNothingBehind(t *testing.T) {
 // Every operator becomes ready with the rights of its own account, and no others.
 func TestEveryOperatorRunsUnderItsOwnAccount(t *testing.T) {
 	needControlPlane(t)
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Operators: environment.All()})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Prepared: true, Operators: environment.All()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	require.NoError(t, local.Failed())

@@ -203,7 +203,7 @@ func TestAgentServiceRunsAsItsProductionOverlaySays(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, free.Close())
 	}
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	config, err := environment.Config(local)

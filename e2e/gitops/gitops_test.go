@@ -50,7 +50,7 @@ func TestNothingIsInOrderBeforeItsOperatorHasLookedAtIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	admin, err := environment.Config(local)

@@ -66,7 +66,7 @@ func TestEveryLineIsJSON(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	operators := elected()
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Operators: operators, UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Operators: operators, UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	discover(t, local)

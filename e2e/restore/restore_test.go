@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // newCluster is a control plane with production's manifests.
 func newCluster(t *testing.T) *estate.Cluster {
 	t.Helper()
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/production", UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/production", UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	return estate.New(t, local)

@@ -51,7 +51,7 @@ func TestOperatorsWaitForTheirKinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/local/pool-operator", UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/local/pool-operator", UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	config, err := environment.Config(local)
@@ -166,7 +166,7 @@ func TestASetTakesNoObjectsOfOthersAlong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "apis/crd", UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "apis/crd", UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	config, err := environment.Config(local)

@@ -32,7 +32,7 @@ func TestOperatorsAreRemovedUntilNothingIsLeft(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Bare: true, UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Bare: true, UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	config, err := environment.Config(local)

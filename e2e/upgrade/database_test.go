@@ -115,7 +115,7 @@ func TestTheDatabaseIsRestoredForAFormerVersion(t *testing.T) {
 
 func restored(t *testing.T, db database) {
 	t.Helper()
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/production", UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/production", UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	c := estate.New(t, local)

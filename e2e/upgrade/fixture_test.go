@@ -73,7 +73,7 @@ func TestWriteFixture(t *testing.T) {
 	}
 	root, err := checkout.Path(old)
 	require.NoError(t, err)
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: filepath.Join(old, "deploy/overlays/local"), UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: filepath.Join(old, "deploy/overlays/local"), UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	c := estate.New(t, local)

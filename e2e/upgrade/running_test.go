@@ -87,7 +87,7 @@ func newSite(t *testing.T, former former) *site {
 	require.NoError(t, err)
 	overlay, err := filepath.Rel(root, filepath.Join(former.dir, "deploy", "overlays", "local"))
 	require.NoError(t, err)
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: overlay, UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: overlay, UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	s := &site{Cluster: estate.New(t, local), programs: former.programs()}

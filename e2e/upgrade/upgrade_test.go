@@ -82,7 +82,7 @@ func TestWhatFormerReleasesWroteIsTakenOver(t *testing.T) {
 func upgrade(t *testing.T, release string) {
 	t.Helper()
 	old := filepath.Join("e2e/upgrade", release)
-	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: old, UnsafeNoFsync: true})
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: old, UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
 	var objects []entry

@@ -6,7 +6,9 @@ package postgrestest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -74,11 +76,47 @@ func Start(t testing.TB) *Server {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &Server{t: t, bin: bin, dir: dir, data: filepath.Join(dir, "data"), port: porttest.Free(t)}
 	s.attr = s.owner()
-	s.must("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
+	s.fill()
 	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", s.port)
 	s.Up()
 	t.Cleanup(s.Down)
 	return s
+}
+
+// fill makes the data directory: initdb computes for seconds what is the same each time, so it is kept in the user's cache, and copied.
+func (s *Server) fill() {
+	s.t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(s.bin, "initdb"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kept := filepath.Join(cache, "muster", fmt.Sprintf("postgres-%d-%d", major(s.bin), info.ModTime().Unix()))
+	if _, err := os.Stat(kept); err == nil {
+		s.copy(kept, s.data)
+		return
+	}
+	s.must("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
+	whole, err := os.MkdirTemp(filepath.Dir(kept), "postgres-new-")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer os.RemoveAll(whole) //nolint:errcheck // it is empty
+	s.copy(s.data, filepath.Join(whole, "data"))
+	if err := os.Rename(filepath.Join(whole, "data"), kept); err != nil && !errors.Is(err, fs.ErrExist) {
+		s.t.Fatal(err)
+	}
+}
+
+// copy copies a directory, and makes the copy the server's.
+func (s *Server) copy(from, to string) {
+	s.t.Helper()
+	if out, err := exec.CommandContext(s.t.Context(), "cp", "-R", "-p", from, to).CombinedOutput(); err != nil {
+		s.t.Fatalf("copying %s: %v\n%s", from, err, out)
+	}
 }
 
 // Up starts the server and waits until it answers.
@@ -96,6 +134,7 @@ func (s *Server) Up() {
 		if exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-h", "127.0.0.1", "-p", s.port, "-q").Run() == nil {
 			return
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
 	s.t.Fatal("PostgreSQL does not start")
 }

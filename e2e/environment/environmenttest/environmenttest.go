@@ -21,7 +21,7 @@ func ControlPlane(t *testing.T) (*environment.ControlPlane, *rest.Config) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
+	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync", "--prepared")
 	require.NoError(t, err)
 	t.Cleanup(plane.Close)
 	config, err := environment.Read(plane.Kubeconfig())

@@ -23,6 +23,7 @@ type startOptions struct {
 	emulated      string
 	crds          []string
 	noFsync       bool
+	prepared      bool
 	untilStdin    bool
 }
 
@@ -35,6 +36,7 @@ func parseStart(args []string) (startOptions, error) {
 	flags.StringVar(&o.services, "service-cluster-ip-range", "10.96.0.0/16", "`prefix` of the addresses of Services")
 	flags.StringVar(&o.emulated, "emulated-version", "", "`minor` of Kubernetes to behave as, such as 1.34: at most three below that of the programs")
 	flags.BoolVar(&o.noFsync, "unsafe-no-fsync", false, "do not wait for the disk; data may be lost in a power cut")
+	flags.BoolVar(&o.prepared, "prepared", false, "begin as a copy of a control plane with the same programs and kinds that the first such start prepares, in the user's cache: sooner, and with the same keys and UIDs as all others, so for tests")
 	flags.BoolVar(&o.untilStdin, "until-stdin-closes", false, "end when standard input is closed")
 	flags.Func("crds", "`directory` of CustomResourceDefinitions to install; may be repeated", func(dir string) error {
 		o.crds = append(o.crds, dir)
@@ -76,9 +78,15 @@ func start(ctx context.Context, args []string) (err error) {
 		defer func() { err = errors.Join(err, scratch.Remove()) }()
 		dir = scratch.Dir
 	}
-	plane, err := controlplane.Open(ctx, controlplane.Options{
+	options := controlplane.Options{
 		Dir: dir, Binaries: programs, Host: o.bind, ServiceClusterIPRange: services, UnsafeNoFsync: o.noFsync, EmulatedVersion: o.emulated,
-	})
+	}
+	if o.prepared {
+		if err := copyPrepared(ctx, options, o.crds); err != nil {
+			return fmt.Errorf("--prepared: %w", err)
+		}
+	}
+	plane, err := controlplane.Open(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -89,7 +97,11 @@ func start(ctx context.Context, args []string) (err error) {
 func serve(ctx context.Context, plane *controlplane.Plane, o startOptions) error {
 	err := plane.Start(ctx)
 	if err == nil {
-		err = installCRDs(plane, o.crds)
+		provide := installCRDs
+		if o.prepared {
+			provide = awaitCRDs
+		}
+		err = provide(plane, o.crds)
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // Start failed because ctx was cancelled meanwhile
