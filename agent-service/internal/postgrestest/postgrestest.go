@@ -134,7 +134,10 @@ func (s *Server) Up() {
 		if exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-h", "127.0.0.1", "-p", s.port, "-q").Run() == nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	s.t.Fatal("PostgreSQL does not start")
 }

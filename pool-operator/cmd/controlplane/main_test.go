@@ -58,12 +58,20 @@ func shell() {
 type running struct {
 	cmd        *exec.Cmd
 	stdin      io.Closer
+	stdout     io.Reader
 	stderr     *bytes.Buffer
 	kubeconfig string
 }
 
-// start runs the program until it is ready. Temporary directories are those of this test alone.
+// startProgram runs the program and returns when it is ready. Temporary directories are those of this test alone.
 func startProgram(t *testing.T, temp, as string, args ...string) *running {
+	t.Helper()
+	r := beginProgram(t, temp, as, args...)
+	r.untilReady(t)
+	return r
+}
+
+func beginProgram(t *testing.T, temp, as string, args ...string) *running {
 	t.Helper()
 	_, err := controlplane.FindBinaries("")
 	needtest.NoError(t, err)
@@ -73,14 +81,18 @@ func startProgram(t *testing.T, temp, as string, args ...string) *running {
 	stdin, err := r.cmd.StdinPipe()
 	require.NoError(t, err)
 	r.stdin = stdin
-	stdout, err := r.cmd.StdoutPipe()
+	r.stdout, err = r.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
 	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
-	line, err := bufio.NewReader(stdout).ReadString('\n')
+	return r
+}
+
+func (r *running) untilReady(t *testing.T) {
+	t.Helper()
+	line, err := bufio.NewReader(r.stdout).ReadString('\n')
 	require.NoError(t, err, "%s", r.stderr)
 	r.kubeconfig = strings.TrimSpace(line)
-	return r
 }
 
 func (r *running) dir() string { return filepath.Dir(r.kubeconfig) }

@@ -98,16 +98,16 @@ func prepare(ctx context.Context, wanted controlplane.Options, crds []string) (e
 // keyOf names what a control plane is made of.
 func keyOf(wanted controlplane.Options, crds []string) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, wanted.Host, wanted.ServiceClusterIPRange, wanted.EmulatedVersion)
+	sum.Write(fmt.Appendln(nil, wanted.Host, wanted.ServiceClusterIPRange, wanted.EmulatedVersion))
 	for _, program := range []string{wanted.Binaries.Etcd, wanted.Binaries.APIServer, wanted.Binaries.ControllerManager} {
 		info, err := os.Stat(program)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintln(sum, program, info.Size(), info.ModTime().UnixNano())
+		sum.Write(fmt.Appendln(nil, program, info.Size(), info.ModTime().UnixNano()))
 	}
 	for _, dir := range crds {
-		if err := addFiles(sum, dir); err != nil {
+		if err := addFiles(sum, os.DirFS(dir)); err != nil {
 			return "", err
 		}
 	}
@@ -115,13 +115,13 @@ func keyOf(wanted controlplane.Options, crds []string) (string, error) {
 }
 
 // addFiles adds what the files of a directory hold, in the order of their names.
-func addFiles(sum hash.Hash, dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+func addFiles(sum hash.Hash, dir fs.FS) error {
+	return fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := os.ReadFile(path)
-		fmt.Fprintf(sum, "%s %d\n%s", entry.Name(), len(content), content)
+		content, err := fs.ReadFile(dir, path)
+		sum.Write(fmt.Appendf(nil, "%s %d\n%s", path, len(content), content))
 		return err
 	})
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -30,28 +29,21 @@ func TestPreparedControlPlanesAreCopies(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(kinds, "moons.yaml"), []byte(definition), 0o600))
 	root := filepath.Join(cache, "muster", "prepared")
 
-	killed := exec.Command(os.Args[0], "start", "--unsafe-no-fsync", "--prepared", "--crds="+kinds) //nolint:noctx // it is killed
-	killed.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir())
-	require.NoError(t, killed.Start())
+	killed := beginProgram(t, t.TempDir(), asProgram, "--prepared", "--crds="+kinds)
 	require.Eventually(t, func() bool {
 		begun, err := filepath.Glob(filepath.Join(root, "*.new", "etcd"))
 		return err == nil && len(begun) == 1
 	}, patience, time.Millisecond)
-	require.NoError(t, killed.Process.Kill())
-	_ = killed.Wait()
+	require.NoError(t, killed.cmd.Process.Kill())
+	_ = killed.cmd.Wait()
 
-	started := make(chan *running, 2)
-	for range cap(started) {
-		go func() {
-			var r *running
-			defer func() { started <- r }()
-			r = startProgram(t, t.TempDir(), asProgram, "--prepared", "--crds="+kinds)
-		}()
+	var copies []*running
+	for range 2 {
+		copies = append(copies, beginProgram(t, t.TempDir(), asProgram, "--prepared", "--crds="+kinds))
 	}
 	uids := map[string]bool{}
-	for n := range cap(started) {
-		r := <-started
-		require.NotNil(t, r)
+	for n, r := range copies {
+		r.untilReady(t)
 		config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig)
 		require.NoError(t, err)
 		client, err := kubernetes.NewForConfig(config)
