@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/muster-io/muster/apis/crd"
 	"github.com/muster-io/muster/apis/needtest"
 )
 
@@ -106,7 +107,18 @@ func Start(t testing.TB, options ...Option) *rest.Config {
 // call starts it.
 func Kubeconfig(t testing.TB) string {
 	t.Helper()
-	kubeconfig, err := shared()
+	return started(t, shared)
+}
+
+// BareKubeconfig is the same for a control plane without kinds of Muster, for tests that install those of another program.
+func BareKubeconfig(t testing.TB) string {
+	t.Helper()
+	return started(t, bare)
+}
+
+func started(t testing.TB, start func() (string, error)) string {
+	t.Helper()
+	kubeconfig, err := start()
 	if missing, is := errors.AsType[*missingError](err); is {
 		needtest.NoError(t, missing)
 	}
@@ -116,13 +128,18 @@ func Kubeconfig(t testing.TB) string {
 	return kubeconfig
 }
 
-// shared starts the one control plane of this process.
-var shared = sync.OnceValues(func() (string, error) {
+// shared and bare start the control planes of this process.
+var (
+	shared = sync.OnceValues(func() (string, error) { return start(crd.FS) })
+	bare   = sync.OnceValues(func() (string, error) { return start(fstest.MapFS{}) })
+)
+
+func start(kinds fs.FS) (string, error) {
 	program, err := findProgram()
 	if err != nil {
 		return "", err
 	}
-	return startProgram(program)
-})
+	return startProgram(program, kinds)
+}
 
 var installed = installer{done: map[[sha256.Size]byte]bool{}}

@@ -7,14 +7,13 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/muster-io/muster/apis/crd"
 )
 
 const (
@@ -54,18 +53,18 @@ func findProgram() (string, error) {
 	return program, nil
 }
 
-// startProgram runs the control plane, with the kinds of Muster, until this process ends and returns the path of its kubeconfig.
-func startProgram(program string) (kubeconfig string, err error) {
-	kinds, err := os.MkdirTemp("", "muster-kinds-")
+// startProgram runs the control plane, with kinds beside those of Kubernetes, until this process ends and returns the path of its kubeconfig.
+func startProgram(program string, kinds fs.FS) (kubeconfig string, err error) {
+	dir, err := os.MkdirTemp("", "muster-kinds-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(kinds)) }()
-	if err := os.CopyFS(kinds, crd.FS); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.CopyFS(dir, kinds); err != nil {
 		return "", err
 	}
 	//nolint:noctx // it lives as long as this process, not as the test that happens to come first
-	cmd := exec.Command(program, "start", "--unsafe-no-fsync", "--until-stdin-closes", "--prepared", "--crds="+kinds)
+	cmd := exec.Command(program, "start", "--unsafe-no-fsync", "--until-stdin-closes", "--prepared", "--crds="+dir)
 	// The write end of standard input is open for as long as this process lives; nothing ever writes to it. Output goes
 	// through pipes, since a child that holds the standard error of a test makes "go test" wait for it.
 	stdin, err := cmd.StdinPipe()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,11 +48,11 @@ func TestProgramThatFailsIsExplainedInItsOwnWords(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 		return path
 	}
-	_, err := startProgram(script(`echo "etcd is missing: run make controlplane" >&2; exit 3`))
+	_, err := startProgram(script(`echo "etcd is missing: run make controlplane" >&2; exit 3`), fstest.MapFS{})
 	var missing *missingError
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, "etcd is missing: run make controlplane", err.Error())
 
-	_, err = startProgram(script(`echo "disk full" >&2; exit 1`))
+	_, err = startProgram(script(`echo "disk full" >&2; exit 1`), fstest.MapFS{})
 	require.EqualError(t, err, "exit status 1\ndisk full")
 }

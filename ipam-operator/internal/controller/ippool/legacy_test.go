@@ -47,7 +47,7 @@ func newTestEnv(t *testing.T) *testEnv {
 	files, err := filepath.Glob(filepath.Join(needtest.Field(t, "crds", "metal3-ipam"), "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	config, err := clientcmd.BuildConfigFromFlags("", controlplanetest.Kubeconfig(t))
+	config, err := clientcmd.BuildConfigFromFlags("", controlplanetest.BareKubeconfig(t))
 	require.NoError(t, err)
 	scheme, err := app.NewScheme()
 	require.NoError(t, err)
