@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -32,7 +33,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/muster-io/muster/apis/crd"
 	"github.com/muster-io/muster/apis/needtest"
 )
 
@@ -130,16 +130,22 @@ func started(t testing.TB, start func() (string, error)) string {
 
 // shared and bare start the control planes of this process.
 var (
-	shared = sync.OnceValues(func() (string, error) { return start(crd.FS) })
-	bare   = sync.OnceValues(func() (string, error) { return start(fstest.MapFS{}) })
+	shared = sync.OnceValues(func() (string, error) {
+		root, err := workspace()
+		if err != nil {
+			return "", err
+		}
+		return start("--crds=" + filepath.Join(root, "apis", "crd"))
+	})
+	bare = sync.OnceValues(func() (string, error) { return start() })
 )
 
-func start(kinds fs.FS) (string, error) {
+func start(flags ...string) (string, error) {
 	program, err := findProgram()
 	if err != nil {
 		return "", err
 	}
-	return startProgram(program, kinds)
+	return startProgram(program, flags...)
 }
 
 var installed = installer{done: map[[sha256.Size]byte]bool{}}

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,22 +28,30 @@ type missingError struct {
 
 func (e *missingError) Error() string { return e.message }
 
+// workspace returns the directory above the working directory that holds go.work.
+func workspace() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the workspace: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", &missingError{"no go.work above the working directory: set " + programVariable + " to the path of bin/controlplane"}
+		}
+	}
+}
+
 // findProgram returns the path of bin/controlplane.
 func findProgram() (string, error) {
 	if path := os.Getenv(programVariable); path != "" {
 		return path, nil
 	}
-	dir, err := os.Getwd()
+	dir, err := workspace()
 	if err != nil {
-		return "", fmt.Errorf("finding bin/controlplane: %w", err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			return "", &missingError{"no go.work above the working directory: set " + programVariable + " to the path of bin/controlplane"}
-		}
+		return "", err
 	}
 	program := filepath.Join(dir, "bin", "controlplane")
 	if _, err := os.Stat(program); err != nil {
@@ -53,18 +60,10 @@ func findProgram() (string, error) {
 	return program, nil
 }
 
-// startProgram runs the control plane, with kinds beside those of Kubernetes, until this process ends and returns the path of its kubeconfig.
-func startProgram(program string, kinds fs.FS) (kubeconfig string, err error) {
-	dir, err := os.MkdirTemp("", "muster-kinds-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.CopyFS(dir, kinds); err != nil {
-		return "", err
-	}
+// startProgram runs the control plane, with further flags, until this process ends and returns the path of its kubeconfig.
+func startProgram(program string, flags ...string) (string, error) {
 	//nolint:noctx // it lives as long as this process, not as the test that happens to come first
-	cmd := exec.Command(program, "start", "--unsafe-no-fsync", "--until-stdin-closes", "--prepared", "--crds="+dir)
+	cmd := exec.Command(program, append([]string{"start", "--unsafe-no-fsync", "--until-stdin-closes", "--prepared"}, flags...)...)
 	// The write end of standard input is open for as long as this process lives; nothing ever writes to it. Output goes
 	// through pipes, since a child that holds the standard error of a test makes "go test" wait for it.
 	stdin, err := cmd.StdinPipe()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/fstest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,11 +47,11 @@ func TestProgramThatFailsIsExplainedInItsOwnWords(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 		return path
 	}
-	_, err := startProgram(script(`echo "etcd is missing: run make controlplane" >&2; exit 3`), fstest.MapFS{})
+	_, err := startProgram(script(`echo "etcd is missing: run make controlplane" >&2; exit 3`))
 	var missing *missingError
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, "etcd is missing: run make controlplane", err.Error())
 
-	_, err = startProgram(script(`echo "disk full" >&2; exit 1`), fstest.MapFS{})
+	_, err = startProgram(script(`echo "disk full" >&2; exit 1`))
 	require.EqualError(t, err, "exit status 1\ndisk full")
 }

@@ -100,18 +100,21 @@ func (s *Server) fill() {
 		return
 	}
 	s.must("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil { //nolint:gosec // it holds no secret
+		s.t.Fatal(err)
+	}
 	whole, err := os.MkdirTemp(filepath.Dir(kept), "postgres-new-")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer os.RemoveAll(whole) //nolint:errcheck // it is empty
+	defer os.RemoveAll(whole) //nolint:errcheck // another test may have been first
 	s.copy(s.data, filepath.Join(whole, "data"))
 	if err := os.Rename(filepath.Join(whole, "data"), kept); err != nil && !errors.Is(err, fs.ErrExist) {
 		s.t.Fatal(err)
 	}
 }
 
-// copy copies a directory, and makes the copy the server's.
+// copy copies a directory with its owner.
 func (s *Server) copy(from, to string) {
 	s.t.Helper()
 	if out, err := exec.CommandContext(s.t.Context(), "cp", "-R", "-p", from, to).CombinedOutput(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -20,24 +19,8 @@ const (
 	servedInterval = 50 * time.Millisecond
 )
 
-// installCRDs applies the CustomResourceDefinitions of the directories and waits until they are served.
-func installCRDs(plane *controlplane.Plane, dirs []string) error {
-	return withCRDs(plane, dirs, func(config *rest.Config, options envtest.CRDInstallOptions) error {
-		if err := envtest.CreateCRDs(config, options.CRDs); err != nil {
-			return err
-		}
-		return envtest.WaitForCRDs(config, options.CRDs, options)
-	})
-}
-
-// awaitCRDs waits until those that a copy holds are served.
-func awaitCRDs(plane *controlplane.Plane, dirs []string) error {
-	return withCRDs(plane, dirs, func(config *rest.Config, options envtest.CRDInstallOptions) error {
-		return envtest.WaitForCRDs(config, options.CRDs, options)
-	})
-}
-
-func withCRDs(plane *controlplane.Plane, dirs []string, do func(*rest.Config, envtest.CRDInstallOptions) error) error {
+// provideCRDs returns when the CustomResourceDefinitions of the directories are served; it applies them unless the control plane holds them.
+func provideCRDs(plane *controlplane.Plane, dirs []string, held bool) error {
 	if len(dirs) == 0 {
 		return nil
 	}
@@ -49,8 +32,13 @@ func withCRDs(plane *controlplane.Plane, dirs []string, do func(*rest.Config, en
 	if err := envtest.ReadCRDFiles(&options); err != nil {
 		return fmt.Errorf("reading the CustomResourceDefinitions: %w", err)
 	}
-	if err := do(config, options); err != nil {
-		return fmt.Errorf("installing the CustomResourceDefinitions: %w", err)
+	if !held {
+		if err := envtest.CreateCRDs(config, options.CRDs); err != nil {
+			return fmt.Errorf("installing the CustomResourceDefinitions: %w", err)
+		}
+	}
+	if err := envtest.WaitForCRDs(config, options.CRDs, options); err != nil {
+		return fmt.Errorf("waiting until the CustomResourceDefinitions are served: %w", err)
 	}
 	return nil
 }

@@ -200,10 +200,9 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 `
 
-func TestDefinitionsAreServedWhenItIsReady(t *testing.T) {
-	crds := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(crds, "moons.yaml"), []byte(definition), 0o600))
-	r := startProgram(t, t.TempDir(), asProgram, "--crds", crds)
+// servesMoons makes sure that the kind of the definition is served, and returns a client.
+func (r *running) servesMoons(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig)
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
@@ -211,6 +210,14 @@ func TestDefinitionsAreServedWhenItIsReady(t *testing.T) {
 	resources, err := client.Discovery().ServerResourcesForGroupVersion("example.org/v1")
 	require.NoError(t, err)
 	require.Len(t, resources.APIResources, 1)
+	return client
+}
+
+func TestDefinitionsAreServedWhenItIsReady(t *testing.T) {
+	crds := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(crds, "moons.yaml"), []byte(definition), 0o600))
+	r := startProgram(t, t.TempDir(), asProgram, "--crds", crds)
+	r.servesMoons(t)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, r.cmd.Wait())
 }

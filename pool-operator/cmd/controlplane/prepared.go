@@ -13,32 +13,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 )
 
-const (
-	// unusedFor is for how long a prepared control plane is kept that no start was a copy of.
-	unusedFor = 7 * 24 * time.Hour
-	// preparedInterval is how often it is looked whether another process has prepared one.
-	preparedInterval = 50 * time.Millisecond
-)
-
-// copyPrepared begins a data directory as a copy of a prepared control plane, unless it holds data already.
-func copyPrepared(ctx context.Context, wanted controlplane.Options, crds []string) error {
-	if _, err := os.Stat(filepath.Join(wanted.Dir, "etcd")); err == nil {
-		return nil
-	}
-	dir, err := prepared(ctx, wanted, crds)
-	if err != nil {
-		return err
-	}
-	return controlplane.Copy(dir, wanted.Dir)
-}
+// unusedFor is for how long a prepared control plane is kept that no start was a copy of.
+const unusedFor = 7 * 24 * time.Hour
 
 // prepared returns the data directory of a stopped control plane with the programs and kinds that are wanted. The first call makes it, in the user's
 // cache; others that come meanwhile wait for it.
@@ -47,52 +28,47 @@ func prepared(ctx context.Context, wanted controlplane.Options, crds []string) (
 	if err != nil {
 		return "", err
 	}
-	root := filepath.Join(cache, "muster", "prepared")
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return "", err
-	}
 	key, err := keyOf(wanted, crds)
 	if err != nil {
 		return "", err
 	}
+	root := filepath.Join(cache, "muster", "prepared")
 	dir := filepath.Join(root, key)
-	unlock, err := lock(ctx, dir+".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(dir); err == nil {
-		now := time.Now()
-		return dir, os.Chtimes(dir, now, now)
-	}
-	if err := removeUnused(root); err != nil {
-		return "", err
-	}
 	wanted.Dir, wanted.UnsafeNoFsync = dir+".new", false
-	if err := prepare(ctx, wanted, crds); err != nil {
-		return "", err
+	for {
+		now := time.Now()
+		if err := os.Chtimes(dir, now, now); !errors.Is(err, fs.ErrNotExist) {
+			return dir, err
+		}
+		err := prepare(ctx, wanted, crds, dir)
+		if _, inUse := errors.AsType[*controlplane.InUseError](err); !inUse {
+			return dir, errors.Join(err, removeUnused(root))
+		}
 	}
-	return dir, os.Rename(wanted.Dir, dir)
 }
 
-// prepare runs a control plane until its kinds are served. What a killed process left is removed before.
-func prepare(ctx context.Context, wanted controlplane.Options, crds []string) (err error) {
-	if err := errors.Join(controlplane.Reap(ctx, wanted.Dir), os.RemoveAll(wanted.Dir)); err != nil {
-		return err
-	}
+// prepare runs a control plane until its kinds are served, and gives its directory the name of one that is complete. The lock of the directory lets one
+// process do so at a time; another one may have done it before this one has the lock.
+func prepare(ctx context.Context, wanted controlplane.Options, crds []string, complete string) (err error) {
 	plane, err := controlplane.Open(ctx, wanted)
 	if err != nil {
 		return err
+	}
+	if controlplane.HasData(complete) {
+		return plane.Destroy()
 	}
 	defer func() { err = errors.Join(err, plane.Close()) }()
 	if err := plane.Start(ctx); err != nil {
 		return explain(err)
 	}
-	if err := installCRDs(plane, crds); err != nil {
+	if err := provideCRDs(plane, crds, false); err != nil {
 		return err
 	}
 	plane.Stop(ctx)
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return os.Rename(wanted.Dir, complete)
 }
 
 // keyOf names what a control plane is made of.
@@ -126,28 +102,6 @@ func addFiles(sum hash.Hash, dir fs.FS) error {
 	})
 }
 
-// lock waits until no other process holds the file's lock.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(err, file.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), file.Close())
-		case <-time.After(preparedInterval):
-		}
-	}
-}
-
 // removeUnused removes what was prepared and not used for long.
 func removeUnused(root string) error {
 	entries, err := os.ReadDir(root)
@@ -156,7 +110,7 @@ func removeUnused(root string) error {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || strings.HasSuffix(entry.Name(), ".lock") || time.Since(info.ModTime()) < unusedFor {
+		if err != nil || time.Since(info.ModTime()) < unusedFor {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(root, entry.Name())); err != nil {

@@ -81,8 +81,8 @@ func start(ctx context.Context, args []string) (err error) {
 	options := controlplane.Options{
 		Dir: dir, Binaries: programs, Host: o.bind, ServiceClusterIPRange: services, UnsafeNoFsync: o.noFsync, EmulatedVersion: o.emulated,
 	}
-	if o.prepared {
-		if err := copyPrepared(ctx, options, o.crds); err != nil {
+	if o.prepared && !controlplane.HasData(dir) {
+		if options.CopyOf, err = prepared(ctx, options, o.crds); err != nil {
 			return fmt.Errorf("--prepared: %w", err)
 		}
 	}
@@ -90,18 +90,14 @@ func start(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(serve(ctx, plane, o), end(context.WithoutCancel(ctx), plane, o))
+	return errors.Join(serve(ctx, plane, o, options.CopyOf != ""), end(context.WithoutCancel(ctx), plane, o))
 }
 
-// serve brings the control plane up, says so, and returns when it is to end or has ended by itself.
-func serve(ctx context.Context, plane *controlplane.Plane, o startOptions) error {
+// serve brings the control plane up, says so, and returns when it is to end or has ended by itself. A copy holds the kinds.
+func serve(ctx context.Context, plane *controlplane.Plane, o startOptions, isCopy bool) error {
 	err := plane.Start(ctx)
 	if err == nil {
-		provide := installCRDs
-		if o.prepared {
-			provide = awaitCRDs
-		}
-		err = provide(plane, o.crds)
+		err = provideCRDs(plane, o.crds, isCopy)
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // Start failed because ctx was cancelled meanwhile

@@ -44,6 +44,9 @@ type Options struct {
 	// EmulatedVersion is the minor of Kubernetes, such as 1.34, whose APIs are served and whose features are on: at most three minors below that of the
 	// binaries. Empty: the minor of the binaries. Binaries older than 1.31 know no emulation.
 	EmulatedVersion string
+	// CopyOf is the data directory of a stopped control plane, whose keys and data a directory without data begins with; "" for none. Credentials for one
+	// are valid in the other, and both have the same UIDs.
+	CopyOf string
 }
 
 // Token is a bearer token that the API server accepts for as long as it runs.
@@ -111,6 +114,11 @@ func Open(ctx context.Context, options Options) (*Plane, error) {
 
 // prepare fills the directory.
 func (p *Plane) prepare(ctx context.Context) error {
+	if p.options.CopyOf != "" && !p.dir.hasData() {
+		if err := p.dir.copyFrom(layout(p.options.CopyOf)); err != nil {
+			return err
+		}
+	}
 	if err := p.reservePort(ctx); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (p *Plane) beginAnew() error {
 	if err != nil || recorded.Served {
 		return err
 	}
-	if _, err := os.Stat(p.dir.etcdData()); errors.Is(err, fs.ErrNotExist) {
+	if !p.dir.hasData() {
 		return p.dir.writeRecord(record{Port: p.reserved.port, Begun: true})
 	}
 	if !recorded.Begun {
