@@ -35,7 +35,7 @@ func urlOf(host netip.Addr, port int) string {
 // write makes or renews what expires, and the files that depend on it.
 func (c configuration) write() error {
 	serviceIP := net.IP(c.options.ServiceClusterIPRange.Masked().Addr().Next().AsSlice())
-	if err := c.dir.ensurePKI(time.Now(), c.options.Host, serviceIP, c.options.takesNodes()); err != nil {
+	if err := keys(c.dir).ensure(time.Now(), c.options.Host, serviceIP, c.options.takesNodes()); err != nil {
 		return err
 	}
 	if err := c.writeTokens(); err != nil {

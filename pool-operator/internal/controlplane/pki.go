@@ -66,14 +66,21 @@ func leaves(host netip.Addr, serviceIP net.IP, nodes bool) []leaf {
 	return list
 }
 
-// ensurePKI makes the keys and certificates that are missing, invalid or near their end. It never
+// keys are the keys and certificates in a data directory.
+type keys layout
+
+func (k keys) path(file string) string { return layout(k).pki(file) }
+
+func (k keys) write(file string, content []byte) error { return layout(k).write(k.path(file), content) }
+
+// ensure makes the keys and certificates that are missing, invalid or near their end. It never
 // replaces an authority or the service-account key that can be read: kubeconfigs and tokens depend on them.
-func (d layout) ensurePKI(now time.Time, host netip.Addr, serviceIP net.IP, nodes bool) error {
-	cluster, err := d.ensureAuthority(now, "ca", pki.ClusterAuthority)
+func (k keys) ensure(now time.Time, host netip.Addr, serviceIP net.IP, nodes bool) error {
+	cluster, err := k.ensureAuthority(now, "ca", pki.ClusterAuthority)
 	if err != nil {
 		return err
 	}
-	frontProxy, err := d.ensureAuthority(now, "front-proxy-ca", pki.ProxyAuthority)
+	frontProxy, err := k.ensureAuthority(now, "front-proxy-ca", pki.ProxyAuthority)
 	if err != nil {
 		return err
 	}
@@ -82,30 +89,30 @@ func (d layout) ensurePKI(now time.Time, host netip.Addr, serviceIP net.IP, node
 		if want.byFrontProxy {
 			signer = frontProxy
 		}
-		if err := d.ensureLeaf(now, signer, want); err != nil {
+		if err := k.ensureLeaf(now, signer, want); err != nil {
 			return err
 		}
 	}
-	return d.ensureServiceAccountKey()
+	return k.ensureServiceAccountKey()
 }
 
-func (d layout) ensureAuthority(now time.Time, file, name string) (pki.Pair, error) {
-	there, err := d.readPair(file)
+func (k keys) ensureAuthority(now time.Time, file, name string) (pki.Pair, error) {
+	there, err := k.readPair(file)
 	if err == nil {
 		return there, nil
 	}
 	if !os.IsNotExist(err) {
-		return pki.Pair{}, &DamagedError{File: d.pki(file + ".crt"), Cause: err}
+		return pki.Pair{}, &DamagedError{File: k.path(file + ".crt"), Cause: err}
 	}
 	made, err := pki.NewAuthority(name, pki.Period{From: now.Add(-clockSkew), Until: now.Add(caLifetime)})
 	if err != nil {
 		return pki.Pair{}, err
 	}
-	return made, d.writePair(file, made)
+	return made, k.writePair(file, made)
 }
 
-func (d layout) ensureLeaf(now time.Time, signer pki.Pair, want leaf) error {
-	there, err := d.readPair(want.file)
+func (k keys) ensureLeaf(now time.Time, signer pki.Pair, want leaf) error {
+	there, err := k.readPair(want.file)
 	if err == nil && want.satisfiedBy(there.Certificate, signer.Certificate, now) {
 		return nil
 	}
@@ -113,7 +120,7 @@ func (d layout) ensureLeaf(now time.Time, signer pki.Pair, want leaf) error {
 	if err != nil {
 		return err
 	}
-	return d.writePair(want.file, made)
+	return k.writePair(want.file, made)
 }
 
 func (l leaf) satisfiedBy(certificate, signer *x509.Certificate, now time.Time) bool {
@@ -129,39 +136,39 @@ func nearsEnd(certificate *x509.Certificate, now time.Time) bool {
 }
 
 // writePair writes the key first; a certificate counts only together with its own key.
-func (d layout) writePair(file string, pair pki.Pair) error {
+func (k keys) writePair(file string, pair pki.Pair) error {
 	certificate, key, err := pair.Encode()
 	if err != nil {
 		return err
 	}
-	if err := d.write(d.pki(file+".key"), key); err != nil {
+	if err := k.write(file+".key", key); err != nil {
 		return err
 	}
-	return d.write(d.pki(file+".crt"), certificate)
+	return k.write(file+".crt", certificate)
 }
 
 // ensureServiceAccountKey makes the key pair that signs service-account tokens.
-func (d layout) ensureServiceAccountKey() error {
-	key, err := d.readKey("sa")
+func (k keys) ensureServiceAccountKey() error {
+	key, err := k.readKey("sa")
 	if os.IsNotExist(err) {
-		if key, err = d.newServiceAccountKey(); err != nil {
+		if key, err = k.newServiceAccountKey(); err != nil {
 			return err
 		}
 	}
 	if err != nil {
-		return &DamagedError{File: d.pki("sa.key"), Cause: err}
+		return &DamagedError{File: k.path("sa.key"), Cause: err}
 	}
 	public, err := pki.EncodePublicKey(key)
 	if err != nil {
 		return err
 	}
-	if present, err := os.ReadFile(d.pki("sa.pub")); err == nil && bytes.Equal(present, public) {
+	if present, err := os.ReadFile(k.path("sa.pub")); err == nil && bytes.Equal(present, public) {
 		return nil
 	}
-	return d.write(d.pki("sa.pub"), public)
+	return k.write("sa.pub", public)
 }
 
-func (d layout) newServiceAccountKey() (*ecdsa.PrivateKey, error) {
+func (k keys) newServiceAccountKey() (*ecdsa.PrivateKey, error) {
 	key, err := pki.NewKey()
 	if err != nil {
 		return nil, err
@@ -170,17 +177,17 @@ func (d layout) newServiceAccountKey() (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, d.write(d.pki("sa.key"), text)
+	return key, k.write("sa.key", text)
 }
 
 // readPair reads a certificate and its key. A certificate without its own key counts as not there: that is what a
 // process that was killed between the two writes leaves.
-func (d layout) readPair(file string) (pki.Pair, error) {
-	certificate, err := os.ReadFile(d.pki(file + ".crt"))
+func (k keys) readPair(file string) (pki.Pair, error) {
+	certificate, err := os.ReadFile(k.path(file + ".crt"))
 	if err != nil {
 		return pki.Pair{}, err
 	}
-	key, err := os.ReadFile(d.pki(file + ".key"))
+	key, err := os.ReadFile(k.path(file + ".key"))
 	if err != nil {
 		return pki.Pair{}, err
 	}
@@ -189,13 +196,13 @@ func (d layout) readPair(file string) (pki.Pair, error) {
 	case errors.Is(err, pki.ErrForeignKey):
 		return pki.Pair{}, os.ErrNotExist
 	case err != nil:
-		return pki.Pair{}, fmt.Errorf("%s: %w", d.pki(file+".crt"), err)
+		return pki.Pair{}, fmt.Errorf("%s: %w", k.path(file+".crt"), err)
 	}
 	return pair, nil
 }
 
-func (d layout) readKey(file string) (*ecdsa.PrivateKey, error) {
-	text, err := os.ReadFile(d.pki(file + ".key"))
+func (k keys) readKey(file string) (*ecdsa.PrivateKey, error) {
+	text, err := os.ReadFile(k.path(file + ".key"))
 	if err != nil {
 		return nil, err
 	}

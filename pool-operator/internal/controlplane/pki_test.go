@@ -27,7 +27,7 @@ func newPKI(t *testing.T) layout {
 	t.Helper()
 	d := layout(t.TempDir())
 	require.NoError(t, d.create())
-	require.NoError(t, d.ensurePKI(testNow, testHost, testIP, false))
+	require.NoError(t, keys(d).ensure(testNow, testHost, testIP, false))
 	return d
 }
 
@@ -67,11 +67,11 @@ func TestServingCertificateIsTrustedForEveryNameOfTheServer(t *testing.T) {
 func TestCertificatesAreKeptUntilTheyNearTheirEnd(t *testing.T) {
 	d := newPKI(t)
 	first := snapshot(t, d)
-	require.NoError(t, d.ensurePKI(testNow.Add(24*time.Hour), testHost, testIP, false))
+	require.NoError(t, keys(d).ensure(testNow.Add(24*time.Hour), testHost, testIP, false))
 	assert.Equal(t, first, snapshot(t, d), "valid ones are reused")
 
 	late := testNow.Add(leafLifetime - renewBefore + time.Hour)
-	require.NoError(t, d.ensurePKI(late, testHost, testIP, false))
+	require.NoError(t, keys(d).ensure(late, testHost, testIP, false))
 	renewed := snapshot(t, d)
 	for _, name := range []string{"apiserver.crt", "controller-manager.crt", "front-proxy-client.crt", "admin.crt"} {
 		assert.NotEqual(t, first[name], renewed[name], name)
@@ -83,7 +83,7 @@ func TestCertificatesAreKeptUntilTheyNearTheirEnd(t *testing.T) {
 
 func TestServingCertificateFollowsTheAddress(t *testing.T) {
 	d := newPKI(t)
-	require.NoError(t, d.ensurePKI(testNow, netip.MustParseAddr("192.0.2.7"), testIP, false))
+	require.NoError(t, keys(d).ensure(testNow, netip.MustParseAddr("192.0.2.7"), testIP, false))
 	assert.NoError(t, certificate(t, d, "apiserver").VerifyHostname("192.0.2.7"))
 }
 
@@ -98,14 +98,14 @@ func TestEveryInterruptedWriteIsRepaired(t *testing.T) {
 					require.NoError(t, os.WriteFile(d.pki(name), []byte(content), 0o600))
 				}
 			}
-			require.NoError(t, d.ensurePKI(testNow, testHost, testIP, false))
+			require.NoError(t, keys(d).ensure(testNow, testHost, testIP, false))
 			roots := x509.NewCertPool()
 			roots.AddCert(certificate(t, d, "ca"))
 			_, err := certificate(t, d, "admin").Verify(x509.VerifyOptions{
 				Roots: roots, CurrentTime: testNow, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 			})
 			require.NoError(t, err)
-			_, err = d.readPair("admin")
+			_, err = keys(d).readPair("admin")
 			require.NoError(t, err)
 		})
 	}

@@ -149,7 +149,7 @@ func (p *Plane) reservePort(ctx context.Context) error {
 func (p *Plane) Outdated() bool {
 	now := time.Now()
 	for _, leaf := range leaves(p.options.Host, nil, p.options.takesNodes()) {
-		pair, err := p.dir.readPair(leaf.file)
+		pair, err := keys(p.dir).readPair(leaf.file)
 		if err != nil || nearsEnd(pair.Certificate, now) {
 			return true
 		}
