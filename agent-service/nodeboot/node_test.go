@@ -236,6 +236,14 @@ func TestAMachineBecomesANodeThatRunsPods(t *testing.T) {
 	content, err := json.Marshal(v)
 	require.NoError(t, err)
 	disk := newDisk(t, map[string]string{join.Path: string(content), "/etc/NetworkManager/system-connections/nic0.nmconnection": staticNetwork})
+	first := power(t, disk)
+	until(t, first, "the machine asks for a certificate", func() bool {
+		asked, err := p.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(asked.Items) > 0
+	})
+	assert.NotContains(t, first.String(), "certificate is done", "it needs the token until it has one")
+	first.Kill()
+
 	m := power(t, disk)
 	var node *corev1.Node
 	until(t, m, "the node is Ready", func() bool {

@@ -143,7 +143,9 @@ func TestOtherSystemsJoinByTheirTemplates(t *testing.T) {
 			assert.Contains(t, system.units["kube-proxy.service"], " --hostname-override=worker-1\n")
 			assert.Contains(t, system.units["muster-joined.service"], "ExecStart=/bin/sh /etc/muster/joined.sh\n")
 			joined := system.files["/etc/muster/joined.sh"].content
-			assert.Contains(t, joined, "rm -f "+join.BootstrapKubeconfigPath)
+			waits := "until [ -s " + join.ClientCertificatePath + " ]; do sleep 2; done"
+			assert.Contains(t, system.units["kube-proxy.service"], waits)
+			assert.True(t, strings.HasPrefix(joined, waits+"\nrm -f "+join.BootstrapKubeconfigPath), "a kubelet that starts again before it has a certificate needs the token")
 			assert.Contains(t, joined, "/api/assisted-install/v2/infra-envs/e/hosts/h/progress")
 		})
 	}

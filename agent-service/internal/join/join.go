@@ -24,10 +24,14 @@ const Path = "/etc/muster/join.json"
 const (
 	// CAPath is the file of Values.CA.
 	CAPath = "/etc/kubernetes/pki/ca.crt"
-	// BootstrapKubeconfigPath is the file of Values.BootstrapKubeconfig. The node image deletes it after the node has joined.
+	// BootstrapKubeconfigPath is the file of Values.BootstrapKubeconfig. A node deletes it after it has joined.
 	BootstrapKubeconfigPath = "/etc/kubernetes/bootstrap-kubelet.conf"
-	// KubeconfigPath is the file that the kubelet makes when its certificate is approved.
+	// KubeconfigPath is the file that the kubelet makes as soon as it asks for a certificate.
 	KubeconfigPath = "/etc/kubernetes/kubelet.conf"
+	// CertificatesPath is the directory of the kubelet's certificates.
+	CertificatesPath = "/var/lib/kubelet/pki"
+	// ClientCertificatePath is the certificate that KubeconfigPath names. It is there when it was approved: until then a kubelet that starts again needs the bootstrap token.
+	ClientCertificatePath = CertificatesPath + "/kubelet-client-current.pem"
 	// KubeletConfigurationPath is the file of Values.KubeletConfiguration.
 	KubeletConfigurationPath = "/var/lib/kubelet/config.yaml"
 )

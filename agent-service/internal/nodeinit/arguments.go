@@ -40,7 +40,7 @@ func containerdArguments(v join.Values) []string {
 func kubeletArguments(v join.Values) []string {
 	arguments := []string{
 		"--config=" + join.KubeletConfigurationPath, "--bootstrap-kubeconfig=" + join.BootstrapKubeconfigPath, "--kubeconfig=" + join.KubeconfigPath,
-		"--cert-dir=/var/lib/kubelet/pki", "--hostname-override=" + v.NodeName,
+		"--cert-dir=" + join.CertificatesPath, "--hostname-override=" + v.NodeName,
 	}
 	if len(v.NodeIPs) > 0 {
 		arguments = append(arguments, "--node-ip="+commas(v.NodeIPs, netip.Addr.String))

@@ -65,7 +65,7 @@ func (n node) configure() error {
 		join.CAPath:                   n.values.CA,
 		join.KubeletConfigurationPath: n.values.KubeletConfigurationWith(kubeletSettings),
 	}
-	if _, err := os.Stat(join.KubeconfigPath); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(join.ClientCertificatePath); errors.Is(err, os.ErrNotExist) {
 		files[join.BootstrapKubeconfigPath] = n.values.BootstrapKubeconfig()
 	}
 	for path, content := range files {
@@ -106,7 +106,9 @@ func (n node) programs() []supervise.Program {
 		}
 		programs = append(programs,
 			supervise.Program{Name: "kubelet", After: needed, Run: n.process(kubeletPath, kubeletArguments(n.values)...), Ready: healthy(kubeletHealth)},
-			supervise.Program{Name: "certificate", Once: true, Run: n.joined},
+			supervise.Program{Name: "certificate", Once: true, Run: func(ctx context.Context) error {
+				return joinFiles{join.Path, join.BootstrapKubeconfigPath, join.ClientCertificatePath}.forgetToken(ctx, n.values, unix.Sync)
+			}},
 			supervise.Program{Name: "kube-proxy", After: []string{"certificate"}, Run: n.process(kubeProxyPath, kubeProxyArguments(n.values)...)},
 		)
 		if n.values.Network == join.HostGateway {
@@ -170,10 +172,14 @@ func (n node) address(ctx context.Context) error {
 	return nil
 }
 
-// joined waits for the kubelet's certificate, and forgets the bootstrap token.
-func (n node) joined(ctx context.Context) error {
+// joinFiles are the values of a node and the kubeconfig with its bootstrap token, and the kubelet's certificate.
+type joinFiles struct{ values, bootstrap, certificate string }
+
+// forgetToken waits for the kubelet's certificate, and deletes the bootstrap token, from the values and with the kubeconfig that has it. What the kubelet wrote is flushed to the disk before: a
+// machine that lost its power with neither a token nor a certificate could not join any more.
+func (f joinFiles) forgetToken(ctx context.Context, values join.Values, flush func()) error {
 	for {
-		if _, err := os.Stat(join.KubeconfigPath); err == nil {
+		if _, err := os.Stat(f.certificate); err == nil {
 			break
 		}
 		select {
@@ -182,22 +188,16 @@ func (n node) joined(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return forget(join.Path, join.BootstrapKubeconfigPath, n.values, unix.Sync)
-}
-
-// forget deletes the bootstrap token, from the values and with the kubeconfig that has it. What the kubelet wrote is flushed to the disk before: a machine that lost its power with
-// neither a token nor a certificate could not join any more.
-func forget(valuesPath, kubeconfigPath string, values join.Values, flush func()) error {
 	flush()
 	values.Token = ""
 	content, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
-	if err := writeSecret(valuesPath, string(content)+"\n"); err != nil {
+	if err := writeSecret(f.values, string(content)+"\n"); err != nil {
 		return err
 	}
-	if err := erase(kubeconfigPath); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := erase(f.bootstrap); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -5,6 +5,7 @@ package nodeinit
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"net/netip"
 	"os"
@@ -176,6 +177,7 @@ func TestTheFactorysContentIsCopiedAgainAfterAnInterruption(t *testing.T) {
 func TestTheTokenIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	at, kubeconfig := filepath.Join(dir, "join.json"), filepath.Join(dir, "bootstrap.conf")
+	files := joinFiles{values: at, bootstrap: kubeconfig, certificate: filepath.Join(dir, "kubelet-client-current.pem")}
 	v := values()
 	require.NoError(t, writeSecret(at, v.Token))
 	require.NoError(t, writeSecret(kubeconfig, v.BootstrapKubeconfig()))
@@ -186,8 +188,14 @@ func TestTheTokenIsForgotten(t *testing.T) {
 			held++
 		}
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, files.forgetToken(over, v, flush), context.Canceled, "a kubelet that starts again before it has a certificate needs the token")
+	require.Zero(t, held)
+	assert.FileExists(t, kubeconfig)
+	require.NoError(t, os.WriteFile(files.certificate, nil, 0o600))
 	for range 2 { // as after a crash in between
-		require.NoError(t, forget(at, kubeconfig, v, flush))
+		require.NoError(t, files.forgetToken(t.Context(), v, flush))
 		content, err := os.ReadFile(at)
 		require.NoError(t, err)
 		assert.NotContains(t, string(content), v.Token)
