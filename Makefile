@@ -20,8 +20,8 @@ OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages of a module under test at once: each may start a control plane of its own, and an idle one takes its share of a processor.
 PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 8 ? 4 : n > 2 ? n / 2 : 1 )))
-# Modules under test at once: their tests wait, but more of them compute too much.
-JOBS ?= 2
+# Modules under test at once. Their tests wait for most of the time; more of them compute too much.
+JOBS ?= 3
 # The race detector needs a C compiler, and all libraries compiled once more. Packages run with it whose files, tests included,
 # start goroutines, select, lock, or have code called in goroutines of others (servers, managers, caches): bin/raced derives the
 # list from the sources. Rules, parsers and types run without it: "bin/raced -not MODULE" lists those packages.
@@ -31,8 +31,9 @@ CGO := $(if $(RACE),CGO_ENABLED=1 GOFLAGS="$$GOFLAGS '-gcflags=modernc.org/...=-
 # Without the debugger's tables a test binary is linked in three quarters of the time. "make lint" vets: here it would vet each dependency
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
-# The longest first.
-TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
+TESTED := agent-service discovery-operator ipam-operator pool-operator apis kubectl-muster hack/build
+# All tests, the longest first.
+SUITES := $(addprefix test-,$(TESTED)) $(addprefix deaths-,$(OPERATORS)) race-for-machines $(addprefix journeys-,$(ALONE))
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of build flags: hack/env says which and why.
@@ -124,12 +125,12 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 test: prerequisites controlplane build live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@rm -rf $(LOGS)
-	@$(MAKE) -k -j$(JOBS) $(addprefix test-,$(TESTED)) $(addprefix journeys-,e2e $(ALONE)) || { \
+	@$(MAKE) -k -j$(JOBS) test-agent-service journeys-e2e $(SUITES) || { \
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
 
 # What "go test" printed, a file for each module. The log of an operator is longer than the failure it stands beside.
 LOGS := $(BIN)/tests
-log = | tee -a $(LOGS)/$(subst /,-,$*).log
+log = | tee -a $(LOGS)/$(subst /,-,$@).log
 
 # On Debian, what the tests need and is missing is installed.
 prerequisites:
@@ -142,7 +143,7 @@ scheduler: $(BIN)/progress
 	@hack/controlplane/build kube-scheduler >/dev/null
 
 test-modules: controlplane build ## Tests of every module, API tier included.
-	@$(MAKE) -j$(JOBS) $(addprefix test-,$(TESTED))
+	@$(MAKE) -j$(JOBS) $(filter-out journeys-%,$(SUITES))
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@go -C agent-service test -count=1 -timeout=20m ./boot/...
@@ -210,17 +211,23 @@ $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
 	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -skip '$(DEATHS)' $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
 	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -skip '$(DEATHS)' $(artifacts) -p $(PARALLEL) $$raced $(log); } || status=1; \
-	dying=$$(cd $* && { grep -rl --include=*_test.go '^func TestADeath' . || :; } | xargs -r -n1 dirname | sort -u); \
-	[ -z "$$dying" ] || { $(call compile-tests,$*,$$dying) && go -C $* test $(TEST_FLAGS) -run '$(DEATHS)' -p $(PARALLEL) $$dying $(log); } || status=1; \
-	[ $* != agent-service ] || go -C $* test $(TEST_FLAGS) $(FULL_RACE) $(log) || status=1; \
 	exit $$status
 
 # Tests that live one life again and again, each time up to another write, start the same goroutines each time: their packages' other
 # tests run those with the race detector, and these run without it, which is several times faster.
 DEATHS := ^TestADeath
 
+$(addprefix deaths-,$(OPERATORS)): deaths-%: controlplane
+	@mkdir -p $(LOGS)
+	@echo "== deaths of $*"
+	@dying=$$(cd $* && grep -rl --include=*_test.go '$(DEATHS:^%=^func %)' . | xargs -n1 dirname | sort -u); \
+	$(call compile-tests,$*,$$dying) && go -C $* test $(TEST_FLAGS) -run '$(DEATHS)' -p $(PARALLEL) $$dying $(log)
+
 # The race for machines at its full size, which the race detector would make several times longer.
-FULL_RACE := -run '^TestNoMachineIsInTwoPools$$' ./internal/controller/machinepool
+race-for-machines: controlplane
+	@mkdir -p $(LOGS)
+	@echo "== the race for machines"
+	@go -C agent-service test $(TEST_FLAGS) -run '^TestNoMachineIsInTwoPools$$' ./internal/controller/machinepool | tee $(LOGS)/$@.log
 
 # compile-tests DIRECTORY,[-race] PACKAGES: compiles what tests are linked from and shows how far it is, which "go test" does not.
 compile-tests = $(BIN)/progress -label "tests of $1" -C $1 -tests $2

@@ -50,7 +50,7 @@ func (w *crashEnv) serve(tenants []*tenant, pool string, addresses ...string) *l
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
-		_ = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			l.pass(ctx)
 			return false, nil
 		})
