@@ -20,8 +20,8 @@ OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages of a module under test at once: each may start a control plane of its own, and an idle one takes its share of a processor.
 PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 8 ? 4 : n > 2 ? n / 2 : 1 )))
-# Modules under test at once. Their tests wait for most of the time; more of them compute too much.
-JOBS ?= 3
+# Suites under test at once: their tests wait, but more of them compute too much.
+JOBS ?= 2
 # The race detector needs a C compiler, and all libraries compiled once more. Packages run with it whose files, tests included,
 # start goroutines, select, lock, or have code called in goroutines of others (servers, managers, caches): bin/raced derives the
 # list from the sources. Rules, parsers and types run without it: "bin/raced -not MODULE" lists those packages.
@@ -31,9 +31,9 @@ CGO := $(if $(RACE),CGO_ENABLED=1 GOFLAGS="$$GOFLAGS '-gcflags=modernc.org/...=-
 # Without the debugger's tables a test binary is linked in three quarters of the time. "make lint" vets: here it would vet each dependency
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
-TESTED := agent-service discovery-operator ipam-operator pool-operator apis kubectl-muster hack/build
-# All tests, the longest first.
-SUITES := $(addprefix test-,$(TESTED)) $(addprefix deaths-,$(OPERATORS)) race-for-machines $(addprefix journeys-,$(ALONE))
+TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
+# All tests of modules, the longest first.
+SUITES := $(addprefix test-,$(TESTED)) $(addprefix deaths-,$(OPERATORS)) race-for-machines
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of build flags: hack/env says which and why.
@@ -125,7 +125,7 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 test: prerequisites controlplane build live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@rm -rf $(LOGS)
-	@$(MAKE) -k -j$(JOBS) test-agent-service journeys-e2e $(SUITES) || { \
+	@$(MAKE) -k -j$(JOBS) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) || { \
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
 
 # What "go test" printed, a file for each module. The log of an operator is longer than the failure it stands beside.
@@ -143,7 +143,7 @@ scheduler: $(BIN)/progress
 	@hack/controlplane/build kube-scheduler >/dev/null
 
 test-modules: controlplane build ## Tests of every module, API tier included.
-	@$(MAKE) -j$(JOBS) $(filter-out journeys-%,$(SUITES))
+	@$(MAKE) -j$(JOBS) $(SUITES)
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@go -C agent-service test -count=1 -timeout=20m ./boot/...

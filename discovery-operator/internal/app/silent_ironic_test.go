@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
@@ -142,8 +141,7 @@ func discoversBesideASilentOne(t *testing.T, i *ironictest.Ironic) {
 		h := w.host("node-00003")
 		w.credentials(h, "ipmi://192.0.2.3", true)
 		w.released(h)
-		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(d), d))
-		assert.True(t, ready(metal3v1.ReasonDiscovering)(&d.Status))
+		w.status(d, "the other Ironic is discovered", ready(metal3v1.ReasonDiscovering))
 	})
 }
 
