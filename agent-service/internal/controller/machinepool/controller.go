@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
+	"github.com/muster-io/muster/apis/ownwrites"
 )
 
 const (
@@ -47,10 +48,14 @@ type Deps struct {
 }
 
 // Reconciler serves MachinePools.
-type Reconciler struct{ Deps }
+type Reconciler struct {
+	Deps
+	// written are Agents that the cache shows as they were before: another pool of this process has taken them, or released them.
+	written ownwrites.Memory[client.ObjectKey]
+}
 
 // New returns a Reconciler.
-func New(d Deps) *Reconciler { return &Reconciler{d} }
+func New(d Deps) *Reconciler { return &Reconciler{Deps: d} }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools/status,verbs=patch

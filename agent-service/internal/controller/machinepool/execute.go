@@ -78,6 +78,9 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	}
 	for i := 0; i < len(d.Candidates) && has+len(taken) < seen.replicas(); i++ {
 		name := d.Candidates[i].Name
+		if r.written.Ahead(client.ObjectKeyFromObject(seen.agents[name]), seen.agents[name].ResourceVersion) {
+			continue // it would be a conflict
+		}
 		err := r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
@@ -188,7 +191,11 @@ func (r *Reconciler) patch(ctx context.Context, seen *snapshot, name string, do 
 func (r *Reconciler) patched(ctx context.Context, before *agentv1.Agent, do func(*agentv1.Agent)) (*agentv1.Agent, error) {
 	after := before.DeepCopy()
 	do(after)
-	return after, r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner))
+	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner))
+	if err == nil {
+		r.written.Wrote(client.ObjectKeyFromObject(after), after.ResourceVersion)
+	}
+	return after, err
 }
 
 // bind makes an Agent a machine of the pool.

@@ -4,6 +4,7 @@
 package machinepool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -369,4 +373,43 @@ func TestAProcessMayDieAtEveryWrite(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Pools that look at the same moment see the same machines as free. What one of them took the other does not ask for, however far the cache is behind.
+func TestPoolsOfAProcessDoNotTryForTheSameMachine(t *testing.T) {
+	r := newRack(t)
+	pools := []string{"one", "two", "three", "four", "five", "six"}
+	for _, name := range pools {
+		r.cluster(name)
+		r.pool(name, 1)
+	}
+	for i := range pools {
+		r.agent(fmt.Sprintf("m%d", i))
+	}
+	var before agentv1.AgentList
+	require.NoError(t, r.user.List(t.Context(), &before, client.InNamespace(r.metal)))
+	refused := 0
+	behind := interceptor.NewClient(r.user, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if agents, is := list.(*agentv1.AgentList); is {
+				before.DeepCopyInto(agents)
+				return nil
+			}
+			return c.List(ctx, list, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			err := c.Patch(ctx, object, patch, options...)
+			if apierrors.IsConflict(err) {
+				refused++
+			}
+			return err
+		},
+	})
+	reconciler := New(Deps{Client: behind, Live: r.user, Nodes: &nodes{}, Recorder: &events.FakeRecorder{}, Clock: r.clock})
+	for _, name := range pools {
+		_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.clusters, Name: name + "-worker"}})
+		require.NoError(t, err)
+	}
+	assert.Len(t, r.has(), len(pools), "each has its machine")
+	assert.Zero(t, refused)
 }

@@ -115,6 +115,7 @@ func (r *Reconciler) ofAgents() handler.EventHandler {
 			later(ctx, queue, e.ObjectOld, e.ObjectNew)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.written.Forget(client.ObjectKeyFromObject(e.Object))
 			later(ctx, queue, e.Object)
 		},
 	}
