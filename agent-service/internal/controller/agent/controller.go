@@ -27,6 +27,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/ownwrites"
 )
 
 // Service is what the controller needs of the service.
@@ -69,10 +70,14 @@ type Deps struct {
 }
 
 // Reconciler serves Agents. A request is a host: the same machine in another InfraEnv is another one.
-type Reconciler struct{ Deps }
+type Reconciler struct {
+	Deps
+	// written spares passes that begin with a view older than their own writes, which would write the same again.
+	written ownwrites.Memory[domain.HostKey]
+}
 
 // New returns a Reconciler.
-func New(d Deps) *Reconciler { return &Reconciler{d} }
+func New(d Deps) *Reconciler { return &Reconciler{Deps: d} }
 
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents/status,verbs=patch
@@ -98,7 +103,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	case seen.agent == nil && seen.host != nil && seen.infraEnv.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, r.create(ctx, seen)
 	case seen.agent == nil:
+		r.written.Forget(key)
 		return ctrl.Result{}, nil
+	case r.written.Ahead(key, seen.agent.ResourceVersion):
+		return ctrl.Result{}, nil // the cache will tell
 	case !seen.agent.DeletionTimestamp.IsZero():
 		return r.release(ctx, seen)
 	}
@@ -227,9 +235,11 @@ func (r *Reconciler) label(ctx context.Context, seen *snapshot) error {
 	if equality.Semantic.DeepEqual(before.ObjectMeta, seen.agent.ObjectMeta) {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, seen.agent.DeepCopy(), client.MergeFrom(before)); err != nil {
+	labelled := seen.agent.DeepCopy()
+	if err := r.Client.Patch(ctx, labelled, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("labelling Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
 	}
+	r.written.Wrote(seen.key, labelled.ResourceVersion)
 	return nil
 }
 
@@ -243,6 +253,7 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 	if err := r.Client.Status().Patch(ctx, seen.agent, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("reporting on Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
 	}
+	r.written.Wrote(seen.key, seen.agent.ResourceVersion)
 	r.tell(seen, before.Status.Conditions)
 	return nil
 }
