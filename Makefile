@@ -26,8 +26,7 @@ JOBS ?= 2
 # start goroutines, select, lock, or have code called in goroutines of others (servers, managers, caches): bin/raced derives the
 # list from the sources. Rules, parsers and types run without it: "bin/raced -not MODULE" lists those packages.
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
-# SQLite, which is translated from C, runs without it: its locks are its own, and it would take a third of the processor of what uses it.
-CGO := $(if $(RACE),CGO_ENABLED=1 GOFLAGS="$$GOFLAGS '-gcflags=modernc.org/...=-dwarf=false -race=false'")
+CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time. "make lint" vets: here it would vet each dependency
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
