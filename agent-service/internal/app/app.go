@@ -79,6 +79,9 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 		return err
 	}
 	db, err := openStore(ctx, address, log)
+	if err != nil && ctx.Err() != nil {
+		return nil //nolint:nilerr // it was told to end while it began
+	}
 	if err != nil {
 		return err
 	}

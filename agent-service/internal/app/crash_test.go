@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -589,4 +590,15 @@ func TestTheServiceEndsWhileTheAPIServerIsAway(t *testing.T) {
 	c.start("127.0.0.1:0")
 	require.Eventually(t, func() bool { return refused.Load() > 0 }, kubePatience, 20*time.Millisecond)
 	c.stop()
+}
+
+func TestTheServiceEndsWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	o, err := ParseOptions([]string{"--database=postgres://muster@127.0.0.1:1/none", "--token-key=" + filepath.Join(t.TempDir(), "a.key"), "--metrics-bind-address=0"})
+	require.NoError(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, RunWith(ctx, o, zap.NewNop(), listener))
 }

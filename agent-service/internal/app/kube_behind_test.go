@@ -47,7 +47,9 @@ func (b *behind) note(r *http.Request, answer *http.Response) error {
 	content, err := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
 	answer.Body = io.NopCloser(bytes.NewReader(content))
-	var of struct{ Metadata struct{ Name, ResourceVersion string } }
+	var of struct {
+		Metadata struct{ Name, ResourceVersion string }
+	}
 	if err != nil || json.Unmarshal(content, &of) != nil {
 		return err
 	}
