@@ -127,7 +127,7 @@ test: prerequisites controlplane build live-image-if-possible ramdisk-if-possibl
 	@$(MAKE) -k -j$(JOBS) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) || { \
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
 
-# What "go test" printed, a file for each module. The log of an operator is longer than the failure it stands beside.
+# What "go test" printed, a file for each suite. The log of an operator is longer than the failure it stands beside.
 LOGS := $(BIN)/tests
 log = | tee -a $(LOGS)/$(subst /,-,$@).log
 
@@ -226,7 +226,7 @@ $(addprefix deaths-,$(OPERATORS)): deaths-%: controlplane
 race-for-machines: controlplane
 	@mkdir -p $(LOGS)
 	@echo "== the race for machines"
-	@go -C agent-service test $(TEST_FLAGS) -run '^TestNoMachineIsInTwoPools$$' ./internal/controller/machinepool | tee $(LOGS)/$@.log
+	@go -C agent-service test $(TEST_FLAGS) -run '^TestNoMachineIsInTwoPools$$' ./internal/controller/machinepool $(log)
 
 # compile-tests DIRECTORY,[-race] PACKAGES: compiles what tests are linked from and shows how far it is, which "go test" does not.
 compile-tests = $(BIN)/progress -label "tests of $1" -C $1 -tests $2
@@ -310,7 +310,7 @@ clean: ## Remove bin/. The control plane's binaries stay in the user's cache.
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
+	@echo; echo "  test-<module> tests one module, deaths-<operator> kills one at every write; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-node-three test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
-	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
+.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl race-for-machines live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-node-three test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix deaths-,$(OPERATORS)) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -18,18 +18,23 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
-// behind is an API server whose watches of Agents show everything late. It notes patches of Agents that change nothing.
+// behind are the writes of Agents through API servers whose watches of Agents show everything late, and those among them that changed nothing.
 type behind struct {
-	next http.RoundTripper
-	mu   sync.Mutex
+	mu sync.Mutex
 	// versions are those that the last write of each Agent was answered with.
 	versions map[string]string
 	needless []string
 	writes   int
 }
 
+// lateAPI is the way of one client.
+type lateAPI struct {
+	*behind
+	next http.RoundTripper
+}
+
 // RoundTrip implements http.RoundTripper.
-func (b *behind) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b lateAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.next.RoundTrip(r)
 	if err != nil || !strings.Contains(r.URL.Path+"/", "/agents/") || answer.StatusCode >= http.StatusMultipleChoices {
 		return answer, err
@@ -78,10 +83,7 @@ func TestWhatIsWrittenOfAnAgentIsNotWrittenAgain(t *testing.T) {
 	t.Parallel()
 	c := unserved(t, withSystem(t))
 	b := &behind{versions: map[string]string{}}
-	c.options.kube.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		b.next = next
-		return b
-	})
+	c.options.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return lateAPI{b, next} })
 	c.start("127.0.0.1:0")
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
