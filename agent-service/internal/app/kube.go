@@ -30,6 +30,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentreservation"
+	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/controller/release"
@@ -96,7 +97,9 @@ type kube struct {
 	url string
 	// tokens are those that hosts join clusters with.
 	tokens workload.Tokens
-	log    *zap.Logger
+	// binds go before what follows from them.
+	binds *bindfirst.Order
+	log   *zap.Logger
 }
 
 // kubernetes says how the Kubernetes API is reached; its requests are counted.
@@ -122,7 +125,8 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 	if err != nil {
 		return err
 	}
-	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, tokens: p.tokens, log: log}
+	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, tokens: p.tokens, log: log,
+		binds: &bindfirst.Order{Clock: clock.RealClock{}}}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
 	}
@@ -245,10 +249,10 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images, Recorder: recorder}),
 		"Agents": agent.New(agent.Deps{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, Recorder: recorder, URL: k.url,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, Recorder: recorder, URL: k.url, Binds: k.binds,
 		}),
 		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url, Binds: k.binds,
 		}),
 		"releases": release.New(release.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Clock: clock.RealClock{},

@@ -38,8 +38,8 @@ func (k *kube) addOptional(ctx context.Context, mgr ctrl.Manager, joining *nodes
 		return err
 	}
 	for kind, add := range map[schema.GroupVersionKind]func() error{
-		metal3v1.GroupVersion.WithKind("BareMetalHost"): func() error { return addBareMetalHosts(ctx, mgr, joining) },
-		hivev1.GroupVersion.WithKind("MachinePool"):     func() error { return addMachinePools(ctx, mgr, joining) },
+		metal3v1.GroupVersion.WithKind("BareMetalHost"): func() error { return k.addBareMetalHosts(ctx, mgr, joining) },
+		hivev1.GroupVersion.WithKind("MachinePool"):     func() error { return k.addMachinePools(ctx, mgr, joining) },
 	} {
 		there, err := served(mgr, kind)
 		switch {
@@ -107,25 +107,25 @@ func (k *kube) addNodeAddresses(mgr ctrl.Manager) (absent []schema.GroupVersionK
 	return absent, nil
 }
 
-func addBareMetalHosts(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
+func (k *kube) addBareMetalHosts(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
 	if err := baremetalhost.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if err := clusterpower.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Clock: clock.RealClock{}})
+	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Binds: k.binds, Clock: clock.RealClock{}})
 	if err := power.SetupWithManager(mgr, joining.Changes()); err != nil {
 		return err
 	}
 	return baremetalhost.New(baremetalhost.Deps{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("agent-service")}).SetupWithManager(mgr)
 }
 
-func addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
+func (k *kube) addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
 	if err := machinepool.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	return machinepool.New(machinepool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Binds: k.binds, Clock: clock.RealClock{},
 	}).SetupWithManager(mgr, joining.Changes())
 }

@@ -86,6 +86,64 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 	}
 }
 
+// blueWorkers makes a MachinePool that takes one machine for the cluster.
+func (c *cluster) blueWorkers(deployment *hivev1.ClusterDeployment) *hivev1.MachinePool {
+	c.Helper()
+	pool := &hivev1.MachinePool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "blue-worker"},
+		Spec: hivev1.MachinePoolSpec{
+			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, Name: "worker", Replicas: new(int64(1)),
+			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{AgentNamespace: c.namespace}},
+		},
+	}
+	c.create(pool)
+	return pool
+}
+
+// A pool makes the AgentClusterInstall by which the service learns of the cluster, and binds: that it comes a moment later is no error of the user's,
+// and the label of the cluster comes and goes with the binding.
+func TestABindOfAPoolIsNoInputError(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	m := c.boot(c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
+		s.AllowedClusters = &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromAll}}
+	}), 1, 0)
+	agent := c.agent(m)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
+	watching, err := client.NewWithWatch(controlplanetest.Start(t), client.Options{Scheme: c.user.Scheme()})
+	require.NoError(t, err)
+	changes, err := watching.Watch(t.Context(), &agentv1.AgentList{}, client.InNamespace(c.namespace))
+	require.NoError(t, err)
+	defer changes.Stop()
+	leaves := func(a *agentv1.Agent) bool {
+		return a.Spec.ClusterDeploymentName == nil && agentv1.FindCondition(a.Status.Conditions, agentv1.ConditionReleased) != nil
+	}
+	seen := make(chan []*agentv1.Agent, 1)
+	go func() {
+		var versions []*agentv1.Agent
+		for e := range changes.ResultChan() {
+			if version, ok := e.Object.(*agentv1.Agent); ok {
+				if versions = append(versions, version); leaves(version) {
+					break
+				}
+			}
+		}
+		seen <- versions
+	}()
+	deployment, _ := c.hostedIn(c.newNamespace())
+	pool := c.blueWorkers(deployment)
+	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })
+	c.until(agent, "it leaves the cluster", func() bool { return leaves(agent) })
+	versions := <-seen
+	assert.Greater(t, len(versions), 4)
+	for _, version := range versions {
+		assert.Equal(t, version.Spec.ClusterDeploymentName != nil, version.Labels[agentv1.ClusterNamespaceLabel] == deployment.Namespace, "%+v", version.ObjectMeta)
+		synced := agentv1.FindCondition(version.Status.Conditions, agentv1.ConditionSpecSynced)
+		assert.True(t, synced == nil || synced.Status == corev1.ConditionTrue, "%+v", synced)
+	}
+}
+
 // A machine that a MachinePool bound is wiped before it is free, although its InfraEnv says nothing of that.
 func TestAMachineOfAPoolIsWipedBeforeItIsFree(t *testing.T) {
 	t.Parallel()
@@ -98,14 +156,7 @@ func TestAMachineOfAPoolIsWipedBeforeItIsFree(t *testing.T) {
 	agent := c.agent(m)
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
 	deployment, _ := c.takesNodes()
-	pool := &hivev1.MachinePool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "blue-worker"},
-		Spec: hivev1.MachinePoolSpec{
-			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, Name: "worker", Replicas: new(int64(1)),
-			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{AgentNamespace: c.namespace}},
-		},
-	}
-	c.create(pool)
+	pool := c.blueWorkers(deployment)
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 	c.asksForInstructions(agent)
 	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })

@@ -53,7 +53,7 @@ func (s *site) heartbeat(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	n := r.Scaled(10_000)
-	trace, _, err := s.fleet(ctx, "a", n, "-poll="+pollInterval.String(), "-ramp=55s")
+	trace, _, err := s.fleet(ctx, "a", n, "-poll="+pollInterval.String(), "-ramp="+ramp.String())
 	if err != nil {
 		return err
 	}
@@ -126,6 +126,10 @@ func (s *site) whole(ctx context.Context, n int) error {
 
 // pollInterval is how often each host of a heartbeat polls.
 const pollInterval = time.Minute
+
+// ramp is how long the hosts of a heartbeat take to begin, which spreads their polls over each interval. Hosts that begin at once have
+// benchmarks of their own.
+const ramp = 3*pollInterval - 5*time.Second
 
 // answered returns how long the polls between two times took, and how many had no answer: each host has one in every interval.
 func answered(all []instructed, begin, end time.Time) (took []time.Duration, missing int) {
@@ -334,7 +338,7 @@ func deadHost(ctx context.Context, r *bench.Run) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	n := r.Scaled(10_000)
-	if _, _, err := s.fleet(ctx, "a", n-1, "-poll=60s", "-ramp=55s"); err != nil {
+	if _, _, err := s.fleet(ctx, "a", n-1, "-poll=60s", "-ramp="+ramp.String()); err != nil {
 		return err
 	}
 	trace, dying, err := s.fleet(ctx, "dying", 1)
@@ -387,7 +391,7 @@ func restart(ctx context.Context, r *bench.Run) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	n := r.Scaled(10_000)
-	if _, _, err := s.fleet(ctx, "a", n, "-poll=60s", "-ramp=55s"); err != nil {
+	if _, _, err := s.fleet(ctx, "a", n, "-poll=60s", "-ramp="+ramp.String()); err != nil {
 		return err
 	}
 	if err := s.settled(ctx, n, 5*time.Minute); err != nil {

@@ -50,6 +50,11 @@ func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx 
 	if err != nil {
 		return err
 	}
+	used, waited := s.effort()
+	profiled, err := r.Profile(ctx, s.service.Process.Pid)
+	if err != nil {
+		return err
+	}
 	begin := time.Now()
 	took, err := do(ctx, pools)
 	if err != nil {
@@ -60,6 +65,7 @@ func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx 
 		return err
 	}
 	after, err := s.counts(ctx)
+	profiled()
 	if err != nil {
 		return err
 	}
@@ -69,6 +75,7 @@ func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx 
 	r.Figure("seconds_all", all.Seconds(), "s until all are "+state, bench.NoTarget)
 	r.Figure("writes_per_op", float64(bench.Total(requests.Writes(), nil))/n, "writes", bench.NoTarget)
 	r.Figure("requests_per_op", float64(bench.Total(requests.All(), nil))/n, "requests", bench.NoTarget)
+	s.effortOf(r, used, waited, n)
 	r.Note("requests to the Kubernetes API, until nothing more was written: %s", bench.Describe(requests.All()))
 	r.Asserted("%d MachinePools %s %d machines each", pools, verb, perPool)
 	kill(s.service)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
+	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
@@ -65,6 +66,8 @@ type Deps struct {
 	Queries *agentclassification.Queries
 	// Recorder publishes events about Agents.
 	Recorder events.EventRecorder
+	// Binds go before what follows from them.
+	Binds *bindfirst.Order
 	// URL is that of the service, without a slash at the end.
 	URL string
 }
@@ -115,9 +118,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	}
 	switch {
 	case seen.waits:
-		seen.obstacle = domain.Refuse(domain.Invalid, "ClusterNotFound", "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", ClusterKey(seen.agent))
+		seen.obstacle = domain.Refuse(domain.Invalid, clusterNotFound, "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", ClusterKey(seen.agent))
 	case seen.host != nil:
 		seen.obstacle = r.state(ctx, seen)
+		if domain.ReasonOf(seen.obstacle) == clusterNotFound && justBound(seen.agent, time.Now()) {
+			return ctrl.Result{RequeueAfter: clusterFollows}, nil
+		}
 	}
 	err = errors.Join(r.label(ctx, seen), r.report(ctx, seen))
 	if retry(seen.obstacle) {
@@ -143,7 +149,23 @@ const look = time.Minute
 // lookSoon is how often an Agent is looked at whose InfraEnv the service lost with its data.
 const lookSoon = 2 * time.Second
 
-const clusterInstalling = "ClusterInstalling"
+const (
+	clusterInstalling = "ClusterInstalling"
+	clusterNotFound   = "ClusterNotFound"
+)
+
+// A MachinePool may make the AgentClusterInstall with which the service learns of the cluster just before it binds machines: that the cluster is not
+// known yet is no input error for so long. clusterFollows is how soon it is looked for again.
+const (
+	clusterExpected = 5 * time.Second
+	clusterFollows  = 500 * time.Millisecond
+)
+
+// justBound says that a MachinePool bound the Agent a moment ago.
+func justBound(agent *agentv1.Agent, now time.Time) bool {
+	at, err := time.Parse(time.RFC3339, agent.Annotations[agentv1.MachinePoolBoundAtAnnotation])
+	return err == nil && now.Sub(at) < clusterExpected
+}
 
 // retry is true for obstacles that may be gone a moment later.
 func retry(obstacle error) bool {

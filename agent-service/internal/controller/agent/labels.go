@@ -24,8 +24,12 @@ func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Q
 	labels := seen.agent.Labels
 	labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
 	delete(labels, agentv1.ClusterNamespaceLabel)
+	cluster := ClusterKey(seen.agent) // while the service does not know it, too: the label comes with the binding
 	if seen.cluster != nil && seen.cluster.Kube != (domain.KubeRef{}) {
-		labels[agentv1.ClusterNamespaceLabel] = seen.cluster.Kube.Namespace
+		cluster.Namespace = seen.cluster.Kube.Namespace
+	}
+	if cluster.Namespace != "" {
+		labels[agentv1.ClusterNamespaceLabel] = cluster.Namespace
 	}
 	if seen.inventory.ReportTime == nil {
 		return // facts and classes stay until there are others

@@ -149,8 +149,8 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 		return err
 	}
 	host, err := r.Service.ApplyDesired(ctx, domain.Kubernetes, seen.key, desired)
-	if domain.ReasonOf(err) == "ClusterNotFound" {
-		return domain.Refuse(domain.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", ClusterKey(seen.agent))
+	if domain.ReasonOf(err) == clusterNotFound {
+		return domain.Refuse(domain.Invalid, clusterNotFound, "no AgentClusterInstall names ClusterDeployment %s yet", ClusterKey(seen.agent))
 	}
 	if err != nil {
 		return err

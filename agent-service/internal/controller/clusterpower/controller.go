@@ -21,6 +21,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -46,7 +47,9 @@ type Nodes interface {
 type Deps struct {
 	Client client.Client
 	Nodes  Nodes
-	Clock  clock.PassiveClock
+	// Binds go before what follows from them.
+	Binds *bindfirst.Order
+	Clock clock.PassiveClock
 }
 
 // Reconciler switches machines.

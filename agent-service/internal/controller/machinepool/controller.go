@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	"github.com/muster-io/muster/apis/ownwrites"
 )
@@ -44,7 +45,9 @@ type Deps struct {
 	Nodes Nodes
 	// Recorder publishes events about MachinePools.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Binds are told of here, and go before what follows from them.
+	Binds *bindfirst.Order
+	Clock clock.PassiveClock
 }
 
 // Reconciler serves MachinePools.
@@ -81,6 +84,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err = r.execute(ctx, seen, decision)
 	if !seen.pool.DeletionTimestamp.IsZero() {
 		return r.release(ctx, seen, err)
+	}
+	if wait := r.Binds.Wait(); wait > 0 && err == nil {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	decision = machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())
 	asItShouldBe, reportErr := r.report(ctx, seen, decision)

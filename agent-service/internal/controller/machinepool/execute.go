@@ -69,6 +69,7 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if len(d.Candidates) == 0 {
 		return nil, nil
 	}
+	defer r.Binds.Begin()()
 	if err := r.install(ctx, seen); err != nil {
 		return nil, err
 	}
@@ -148,6 +149,10 @@ const releasesAtOnce = 5
 
 // give releases machines. They do not wait for each other's writes: a cluster that goes lets all of them go.
 func (r *Reconciler) give(ctx context.Context, seen *snapshot, machines []machineplan.Machine) error {
+	if len(machines) == 0 {
+		return nil
+	}
+	defer r.Binds.Begin()()
 	patched, errs := make([]*agentv1.Agent, len(machines)), make([]error, len(machines))
 	var all errgroup.Group
 	all.SetLimit(releasesAtOnce)
@@ -203,6 +208,7 @@ func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
 	return func(agent *agentv1.Agent) {
 		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.MachinePoolLabel, s.key.Name)
 		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.MachinePoolNamespaceLabel, s.key.Namespace)
+		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.ClusterNamespaceLabel, s.key.Namespace) // else it would be a write of its own
 		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolBoundAtAnnotation, now.UTC().Format(time.RFC3339))
 		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolWipeAnnotation, string(s.wipe()))
 		agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: s.key.Namespace, Name: s.cluster.Name}
@@ -224,6 +230,7 @@ func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
 // unbind releases a machine. The labels of the pool, and what is to be wiped, stay until the machine is free.
 func (s *snapshot) unbind(agent *agentv1.Agent) {
 	agent.Spec.ClusterDeploymentName = nil
+	delete(agent.Labels, agentv1.ClusterNamespaceLabel) // as bind sets it
 	if agent.Spec.Hostname == s.hostname(agent) {
 		agent.Spec.Hostname = ""
 	}

@@ -20,11 +20,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -405,7 +407,7 @@ func TestPoolsOfAProcessDoNotTryForTheSameMachine(t *testing.T) {
 			return err
 		},
 	})
-	reconciler := New(Deps{Client: behind, Live: r.user, Nodes: &nodes{}, Recorder: &events.FakeRecorder{}, Clock: r.clock})
+	reconciler := New(Deps{Client: behind, Live: r.user, Nodes: &nodes{}, Recorder: &events.FakeRecorder{}, Binds: &bindfirst.Order{Clock: clock.RealClock{}}, Clock: r.clock})
 	for _, name := range pools {
 		_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.clusters, Name: name + "-worker"}})
 		require.NoError(t, err)

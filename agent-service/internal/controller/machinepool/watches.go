@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -30,8 +31,12 @@ const (
 	// agentsIndex finds MachinePools by the namespace of their Agents, clusterIndex by their ClusterDeployment.
 	agentsIndex  = "machinepool.agents"
 	clusterIndex = "machinepool.cluster"
-	// together is how long changes of Agents are collected before pools are looked at.
+	// together is how long Agents that became free are collected before pools that lack machines are looked at, and said is how long changes of the
+	// machines of a pool are.
 	together = 100 * time.Millisecond
+	said     = 500 * time.Millisecond
+	// counted is how soon a pool that lacks machines counts again why, when an Agent changed that it cannot have.
+	counted = 2 * time.Second
 	// workers is how many pools are looked at at the same time.
 	workers = 10
 )
@@ -97,14 +102,18 @@ func (r *Reconciler) ofAgents() handler.EventHandler {
 		for _, agent := range agents {
 			if pool := takenBy(agent); pool.Name != "" {
 				mine[pool] = true
-				queue.AddAfter(reconcile.Request{NamespacedName: pool}, together)
+				queue.AddAfter(reconcile.Request{NamespacedName: pool}, said)
 			}
 		}
 		lacks := func(pool *hivev1.MachinePool) bool {
 			return !mine[client.ObjectKeyFromObject(pool)] && !hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
 		}
+		soon := counted
+		if is, ok := agents[len(agents)-1].(*agentv1.Agent); ok && agentctl.ClusterKey(is).Name == "" {
+			soon = together
+		}
 		for _, request := range r.list(ctx, client.MatchingFields{agentsIndex: agents[0].GetNamespace()}, lacks) {
-			queue.AddAfter(request, together)
+			queue.AddAfter(request, soon)
 		}
 	}
 	return handler.Funcs{

@@ -1,0 +1,91 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bindfirst_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+)
+
+// follower counts the requests that it is given.
+type follower struct {
+	served int
+	after  reconcile.TypedReconciler[string]
+}
+
+func newFollower(order *bindfirst.Order) *follower {
+	f := &follower{}
+	f.after = bindfirst.After[string](order, reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
+		f.served++
+		return reconcile.Result{}, nil
+	}))
+	return f
+}
+
+// serve tries a request until it is served, as a queue does, and returns how long that took.
+func (f *follower) serve(t *testing.T) time.Duration {
+	began, before := time.Now(), f.served
+	for f.served == before {
+		result, err := f.after.Reconcile(t.Context(), "agent")
+		require.NoError(t, err)
+		time.Sleep(result.RequeueAfter)
+	}
+	return time.Since(began)
+}
+
+func TestWithoutPoolsThatBindNothingWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Zero(t, newFollower(&bindfirst.Order{Clock: clock.RealClock{}}).serve(t))
+	})
+}
+
+func TestWhatFollowsWaitsUntilThePoolHasBoundItsMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		order := &bindfirst.Order{Clock: clock.RealClock{}}
+		first, second := order.Begin(), order.Begin()
+		time.AfterFunc(time.Second, first)
+		time.AfterFunc(2*time.Second, second)
+		took := newFollower(order).serve(t)
+		assert.GreaterOrEqual(t, took, 2*time.Second)
+		assert.Less(t, took, 2500*time.Millisecond)
+	})
+}
+
+func TestPoolsThatBindWithoutAPauseDoNotKeepOthersForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		order := &bindfirst.Order{Clock: clock.RealClock{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for ctx.Err() == nil {
+				done := order.Begin()
+				time.Sleep(100 * time.Millisecond)
+				done()
+				time.Sleep(10 * time.Millisecond) // the next pool follows before anything is served
+			}
+		}()
+		synctest.Wait()
+		f := newFollower(order)
+		for range 3 {
+			took := f.serve(t)
+			assert.Greater(t, took, 8*time.Second)
+			assert.Less(t, took, 11*time.Second)
+			assert.Zero(t, f.serve(t), "others have their turn")
+			time.Sleep(time.Second)
+		}
+		cancel()
+		time.Sleep(time.Second)
+		done := order.Begin()
+		time.AfterFunc(time.Second, done)
+		assert.GreaterOrEqual(t, f.serve(t), time.Second, "after a pause pools go first again")
+	})
+}
