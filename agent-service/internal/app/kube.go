@@ -30,9 +30,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentreservation"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/controller/release"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -97,8 +97,8 @@ type kube struct {
 	url string
 	// tokens are those that hosts join clusters with.
 	tokens workload.Tokens
-	// binds go before what follows from them.
-	binds *bindfirst.Order
+	// order is what waits for what.
+	order *precedence.Order
 	log   *zap.Logger
 }
 
@@ -126,7 +126,7 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 		return err
 	}
 	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, tokens: p.tokens, log: log,
-		binds: &bindfirst.Order{Clock: clock.RealClock{}}}
+		order: &precedence.Order{Clock: clock.RealClock{}}}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
 	}
@@ -249,10 +249,10 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images, Recorder: recorder}),
 		"Agents": agent.New(agent.Deps{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, Recorder: recorder, URL: k.url, Binds: k.binds,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, Recorder: recorder, URL: k.url, Order: k.order,
 		}),
 		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url, Binds: k.binds,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url, Order: k.order,
 		}),
 		"releases": release.New(release.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Clock: clock.RealClock{},

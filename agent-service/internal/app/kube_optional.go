@@ -114,7 +114,7 @@ func (k *kube) addBareMetalHosts(ctx context.Context, mgr ctrl.Manager, joining 
 	if err := clusterpower.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Binds: k.binds, Clock: clock.RealClock{}})
+	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Order: k.order, Clock: clock.RealClock{}})
 	if err := power.SetupWithManager(mgr, joining.Changes()); err != nil {
 		return err
 	}
@@ -126,6 +126,6 @@ func (k *kube) addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *n
 		return err
 	}
 	return machinepool.New(machinepool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Binds: k.binds, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Order: k.order, Clock: clock.RealClock{},
 	}).SetupWithManager(mgr, joining.Changes())
 }

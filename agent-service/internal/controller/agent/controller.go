@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -66,8 +66,8 @@ type Deps struct {
 	Queries *agentclassification.Queries
 	// Recorder publishes events about Agents.
 	Recorder events.EventRecorder
-	// Binds go before what follows from them.
-	Binds *bindfirst.Order
+	// Order is what waits for what.
+	Order *precedence.Order
 	// URL is that of the service, without a slash at the end.
 	URL string
 }
@@ -175,6 +175,7 @@ func retry(obstacle error) bool {
 
 // create makes the Agent of a host as the host is, under the first of its names that no other InfraEnv of the namespace uses.
 func (r *Reconciler) create(ctx context.Context, seen *snapshot) error {
+	defer r.Order.Begin()()
 	name, beside := seen.key.AgentNames()
 	made := newAgent(seen, name)
 	err := r.Client.Create(ctx, made)

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -63,8 +63,8 @@ type Deps struct {
 	Service Service
 	// Recorder publishes events about AgentClusterInstalls.
 	Recorder events.EventRecorder
-	// Binds go before what follows from them.
-	Binds *bindfirst.Order
+	// Order is what waits for what.
+	Order *precedence.Order
 	// Versions are those that the service has images of, the default first.
 	Versions []string
 	// URL is that of the service, without a slash at the end.

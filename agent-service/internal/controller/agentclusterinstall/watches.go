@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -75,7 +75,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(bindfirst.After(r.Binds, tracing.Reconciler("agentclusterinstall", outcome.Reconciler[ctrl.Request](r))))
+		Complete(precedence.Yield(r.Order, tracing.Reconciler("agentclusterinstall", outcome.Reconciler[ctrl.Request](r)), nil))
 }
 
 func (r *Reconciler) list(ctx context.Context, index, value string) []reconcile.Request {

@@ -32,7 +32,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
@@ -219,7 +219,7 @@ func (s *site) replica(before <-chan struct{}, write func(do func() error) error
 	s.nodes.mu.Lock()
 	s.nodes.readers = append(s.nodes.readers, changes)
 	s.nodes.mu.Unlock()
-	require.NoError(s, New(Deps{Client: faulty, Nodes: s.nodes, Binds: &bindfirst.Order{Clock: clock.RealClock{}}, Clock: clock.RealClock{}}).SetupWithManager(mgr, changes))
+	require.NoError(s, New(Deps{Client: faulty, Nodes: s.nodes, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: clock.RealClock{}}).SetupWithManager(mgr, changes))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

@@ -21,7 +21,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -47,8 +47,8 @@ type Nodes interface {
 type Deps struct {
 	Client client.Client
 	Nodes  Nodes
-	// Binds go before what follows from them.
-	Binds *bindfirst.Order
+	// Order is what waits for what.
+	Order *precedence.Order
 	Clock clock.PassiveClock
 }
 

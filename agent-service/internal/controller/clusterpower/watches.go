@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -71,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&metal3v1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost)).
 		WatchesRawSource(source.Channel(nodes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(bindfirst.After(r.Binds, tracing.ReconcilerOf("clusterpower", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client))))
+		Complete(precedence.Yield(r.Order, tracing.ReconcilerOf("clusterpower", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)), nil))
 }
 
 // saysOtherwise lets through changes of what is said of machines: a pass may have seen the cluster as it was before it was said.

@@ -15,7 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	"github.com/muster-io/muster/apis/ownwrites"
 )
@@ -45,8 +45,8 @@ type Deps struct {
 	Nodes Nodes
 	// Recorder publishes events about MachinePools.
 	Recorder events.EventRecorder
-	// Binds are told of here, and go before what follows from them.
-	Binds *bindfirst.Order
+	// Order lets binds and releases go before what follows from them.
+	Order *precedence.Order
 	Clock clock.PassiveClock
 }
 
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !seen.pool.DeletionTimestamp.IsZero() {
 		return r.release(ctx, seen, err)
 	}
-	if wait := r.Binds.Wait(); wait > 0 && err == nil {
+	if wait := r.Order.Wait(); wait > 0 && err == nil {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	decision = machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())

@@ -69,7 +69,7 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if len(d.Candidates) == 0 {
 		return nil, nil
 	}
-	defer r.Binds.Begin()()
+	defer r.Order.Begin()()
 	if err := r.install(ctx, seen); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (r *Reconciler) give(ctx context.Context, seen *snapshot, machines []machin
 	if len(machines) == 0 {
 		return nil
 	}
-	defer r.Binds.Begin()()
+	defer r.Order.Begin()()
 	patched, errs := make([]*agentv1.Agent, len(machines)), make([]error, len(machines))
 	var all errgroup.Group
 	all.SetLimit(releasesAtOnce)

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -407,7 +407,7 @@ func TestPoolsOfAProcessDoNotTryForTheSameMachine(t *testing.T) {
 			return err
 		},
 	})
-	reconciler := New(Deps{Client: behind, Live: r.user, Nodes: &nodes{}, Recorder: &events.FakeRecorder{}, Binds: &bindfirst.Order{Clock: clock.RealClock{}}, Clock: r.clock})
+	reconciler := New(Deps{Client: behind, Live: r.user, Nodes: &nodes{}, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: r.clock})
 	for _, name := range pools {
 		_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.clusters, Name: name + "-worker"}})
 		require.NoError(t, err)

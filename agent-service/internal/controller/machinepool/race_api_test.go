@@ -35,8 +35,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -190,7 +190,7 @@ func (r *rack) replica(n *nodes, write func(do func() error) error) {
 			return write(func() error { return c.Create(ctx, object, options...) })
 		},
 	})
-	reconciler := New(Deps{Client: faulty, Live: mgr.GetAPIReader(), Nodes: n, Recorder: &events.FakeRecorder{}, Binds: &bindfirst.Order{Clock: clock.RealClock{}}, Clock: r.clock})
+	reconciler := New(Deps{Client: faulty, Live: mgr.GetAPIReader(), Nodes: n, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: r.clock})
 	require.NoError(r, reconciler.SetupWithManager(mgr, make(chan event.GenericEvent)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bindfirst_test
+package precedence_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/bindfirst"
+	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
 )
 
 // follower counts the requests that it is given.
@@ -23,12 +23,12 @@ type follower struct {
 	after  reconcile.TypedReconciler[string]
 }
 
-func newFollower(order *bindfirst.Order) *follower {
+func newFollower(order *precedence.Order) *follower {
 	f := &follower{}
-	f.after = bindfirst.After[string](order, reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
+	f.after = precedence.Yield[string](order, reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
 		f.served++
 		return reconcile.Result{}, nil
-	}))
+	}), func(_ context.Context, request string) bool { return request == "first" })
 	return f
 }
 
@@ -43,15 +43,25 @@ func (f *follower) serve(t *testing.T) time.Duration {
 	return time.Since(began)
 }
 
+func TestWhatGoesFirstDoesNotWaitForOthersThatDo(t *testing.T) {
+	order := &precedence.Order{Clock: clock.RealClock{}}
+	defer order.Begin()()
+	f := newFollower(order)
+	result, err := f.after.Reconcile(t.Context(), "first")
+	require.NoError(t, err)
+	assert.Zero(t, result)
+	assert.Equal(t, 1, f.served)
+}
+
 func TestWithoutPoolsThatBindNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		assert.Zero(t, newFollower(&bindfirst.Order{Clock: clock.RealClock{}}).serve(t))
+		assert.Zero(t, newFollower(&precedence.Order{Clock: clock.RealClock{}}).serve(t))
 	})
 }
 
 func TestWhatFollowsWaitsUntilThePoolHasBoundItsMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		order := &bindfirst.Order{Clock: clock.RealClock{}}
+		order := &precedence.Order{Clock: clock.RealClock{}}
 		first, second := order.Begin(), order.Begin()
 		time.AfterFunc(time.Second, first)
 		time.AfterFunc(2*time.Second, second)
@@ -63,7 +73,7 @@ func TestWhatFollowsWaitsUntilThePoolHasBoundItsMachines(t *testing.T) {
 
 func TestPoolsThatBindWithoutAPauseDoNotKeepOthersForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		order := &bindfirst.Order{Clock: clock.RealClock{}}
+		order := &precedence.Order{Clock: clock.RealClock{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			for ctx.Err() == nil {
