@@ -24,6 +24,8 @@ const (
 	turn    = time.Second
 	// linger is how long after one of them the next one is expected.
 	linger = 20 * time.Millisecond
+	// stalled is for how long one that goes first is waited for: more than that is an API server that hangs, and no crowd.
+	stalled = time.Second
 	// again is how soon a request that waits is tried again.
 	again = 200 * time.Millisecond
 )
@@ -63,10 +65,12 @@ func (o *Order) Wait() time.Duration {
 	switch {
 	case now.Sub(o.began)%(longest+turn) >= longest:
 		return 0
-	case o.busy > 0:
+	case o.busy == 0:
+		return max(0, o.ended.Add(linger).Sub(now))
+	case now.Sub(o.began) < stalled || now.Sub(o.ended) < stalled:
 		return again
 	default:
-		return max(0, o.ended.Add(linger).Sub(now))
+		return 0
 	}
 }
 
