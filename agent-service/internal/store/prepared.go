@@ -31,8 +31,10 @@ const (
 	insertHost      = "INSERT INTO hosts (infra_env_id, host_id, cluster_id, user_name, org_id, state, role, search, name, created_at, revision, doc) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 	upsertInventory = "INSERT INTO inventories (infra_env_id, host_id, body) VALUES (?, ?, ?) ON CONFLICT (infra_env_id, host_id) DO UPDATE SET body = excluded.body"
-	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
-	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, search = ?, name = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
+	upsertFile      = "INSERT INTO files (cluster_id, name, size, updated_at, body) VALUES (?, ?, ?, ?, ?) " +
+		"ON CONFLICT (cluster_id, name) DO UPDATE SET size = excluded.size, updated_at = excluded.updated_at, body = excluded.body"
+	updateCluster = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
+	updateHost    = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, search = ?, name = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
 	// upsertEvent counts an event with its repetition where there is one.
 	upsertEvent = "INSERT INTO events (id, position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props, reported) " +
 		"VALUES (" + eventID + ", " + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) " +
@@ -64,7 +66,7 @@ type prepared struct {
 func (p *prepared) prepare(ctx context.Context) error {
 	p.statements = map[string]*sql.Stmt{}
 	for _, text := range []string{
-		selectInfraEnv, selectCluster, selectHost, compareInfraEnv, compareCluster, compareHost, selectMembers, selectRevisions, selectMachine, selectInventory, insertHost, upsertInventory, updateCluster,
+		selectInfraEnv, selectCluster, selectHost, compareInfraEnv, compareCluster, compareHost, selectMembers, selectRevisions, selectMachine, selectInventory, insertHost, upsertInventory, upsertFile, updateCluster,
 		updateHost, upsertEvent,
 		trimEvents, pruneEvents, saveHeartbeats, beginOne, undoOne, endOne,
 	} {
