@@ -87,7 +87,7 @@ func (c *cluster) takesNodes() (*hivev1.ClusterDeployment, *corev1.Secret) {
 
 func (c *cluster) takesNodesIn(namespace string) (*hivev1.ClusterDeployment, *corev1.Secret) {
 	c.Helper()
-	deployment, secret := c.hostedIn(namespace)
+	deployment, secret := hostedIn(c, namespace)
 	c.create(&hiveextv1.AgentClusterInstall{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "blue"},
 		Spec:       hiveextv1.AgentClusterInstallSpec{ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}},
@@ -96,7 +96,7 @@ func (c *cluster) takesNodesIn(namespace string) (*hivev1.ClusterDeployment, *co
 }
 
 // hostedIn makes a cluster that takes nodes, which the service does not know before there is an AgentClusterInstall.
-func (c *cluster) hostedIn(namespace string) (*hivev1.ClusterDeployment, *corev1.Secret) {
+func hostedIn(c *cluster, namespace string) (*hivev1.ClusterDeployment, *corev1.Secret) {
 	c.Helper()
 	kubeconfig, err := os.ReadFile(controlplanetest.Kubeconfig(c.T))
 	require.NoError(c, err)

@@ -87,7 +87,7 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 }
 
 // blueWorkers makes a MachinePool that takes one machine for the cluster.
-func (c *cluster) blueWorkers(deployment *hivev1.ClusterDeployment) *hivev1.MachinePool {
+func blueWorkers(c *cluster, deployment *hivev1.ClusterDeployment) *hivev1.MachinePool {
 	c.Helper()
 	pool := &hivev1.MachinePool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "blue-worker"},
@@ -130,8 +130,8 @@ func TestABindOfAPoolIsNoInputError(t *testing.T) {
 		}
 		seen <- versions
 	}()
-	deployment, _ := c.hostedIn(c.newNamespace())
-	pool := c.blueWorkers(deployment)
+	deployment, _ := hostedIn(c, c.newNamespace())
+	pool := blueWorkers(c, deployment)
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })
 	c.until(agent, "it leaves the cluster", func() bool { return leaves(agent) })
@@ -156,7 +156,7 @@ func TestAMachineOfAPoolIsWipedBeforeItIsFree(t *testing.T) {
 	agent := c.agent(m)
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
 	deployment, _ := c.takesNodes()
-	pool := c.blueWorkers(deployment)
+	pool := blueWorkers(c, deployment)
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 	c.asksForInstructions(agent)
 	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })

@@ -38,7 +38,7 @@ func (f *follower) serve(t *testing.T) time.Duration {
 	for f.served == before {
 		result, err := f.after.Reconcile(t.Context(), "agent")
 		require.NoError(t, err)
-		time.Sleep(result.RequeueAfter)
+		<-time.After(result.RequeueAfter)
 	}
 	return time.Since(began)
 }
@@ -88,9 +88,9 @@ func TestPoolsThatBindWithoutAPauseDoNotKeepOthersForEver(t *testing.T) {
 		go func() {
 			for ctx.Err() == nil {
 				done := order.Begin()
-				time.Sleep(100 * time.Millisecond)
+				<-time.After(100 * time.Millisecond)
 				done()
-				time.Sleep(10 * time.Millisecond) // the next pool follows before anything is served
+				<-time.After(10 * time.Millisecond) // the next pool follows before anything is served
 			}
 		}()
 		synctest.Wait()
@@ -100,10 +100,10 @@ func TestPoolsThatBindWithoutAPauseDoNotKeepOthersForEver(t *testing.T) {
 			assert.Greater(t, took, 8*time.Second)
 			assert.Less(t, took, 11*time.Second)
 			assert.Zero(t, f.serve(t), "others have their turn")
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		cancel()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		done := order.Begin()
 		time.AfterFunc(500*time.Millisecond, done)
 		assert.GreaterOrEqual(t, f.serve(t), 500*time.Millisecond, "after a pause pools go first again")
