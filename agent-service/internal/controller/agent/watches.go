@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(precedence.Yield(r.Order, tracing.Reconciler("agent", outcome.Reconciler[domain.HostKey](r)), r.lacksAgent))
+		Complete(precedence.Yield(r.Order, tracing.Reconciler("agent", outcome.Reconciler[domain.HostKey](r)), r.cannotWait))
 }
 
 func follow(keys handler.TypedMapFunc[client.Object, domain.HostKey]) handler.TypedEventHandler[client.Object, domain.HostKey] {
@@ -144,9 +145,26 @@ func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []doma
 
 // lacksAgent is true for a host without an Agent: of a thousand machines that register at once, each has its Agent before Agents say more.
 func (r *Reconciler) lacksAgent(ctx context.Context, key domain.HostKey) bool {
+	found, err := r.agentsOf(ctx, key)
+	return err == nil && len(found) == 0
+}
+
+// cannotWait is true for a host without an Agent, and for an Agent that is being deleted, or whose tokens a user revokes.
+func (r *Reconciler) cannotWait(ctx context.Context, key domain.HostKey) bool {
+	found, err := r.agentsOf(ctx, key)
+	return err == nil && (len(found) == 0 || slices.ContainsFunc(found, func(a agentv1.Agent) bool {
+		_, revoked := a.Annotations[agentv1.RevokeTokensAnnotation]
+		return revoked || !a.DeletionTimestamp.IsZero()
+	}))
+}
+
+// agentsOf are the Agents that say they are of a host; they are those of the cache.
+func (r *Reconciler) agentsOf(ctx context.Context, key domain.HostKey) ([]agentv1.Agent, error) {
 	var found agentv1.AgentList
-	err := r.Client.List(ctx, &found, client.MatchingFields{HostIndex: key.String()}, client.UnsafeDisableDeepCopy)
-	return err == nil && len(found.Items) == 0
+	if err := r.Client.List(ctx, &found, client.MatchingFields{HostIndex: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("looking for the Agent of host %s: %w", key, err)
+	}
+	return found.Items, nil
 }
 
 // waiting are Agents for a cluster that are not in it as far as they say.
