@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -67,14 +66,7 @@ func TestAControlPlaneThatHangsKeepsNoMachine(t *testing.T) {
 	agent := c.agent(c.boot(rack, 1, 0))
 	deployment, secret := c.takesNodes()
 	change(c, deployment, func(d *hivev1.ClusterDeployment) { d.Finalizers = append(d.Finalizers, "example.com/installer") })
-	pool := &hivev1.MachinePool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "blue-worker"},
-		Spec: hivev1.MachinePoolSpec{
-			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, Name: "worker", Replicas: new(int64(1)),
-			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{AgentNamespace: c.namespace}},
-		},
-	}
-	c.create(pool)
+	pool := blueWorkers(c, deployment)
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 	c.node(agent.Spec.Hostname, corev1.ConditionTrue)
 	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)

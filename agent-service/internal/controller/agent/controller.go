@@ -161,10 +161,10 @@ const (
 	clusterFollows  = 500 * time.Millisecond
 )
 
-// justBound says that a MachinePool bound the Agent a moment ago.
+// justBound says that a MachinePool bound the Agent a moment ago. A time that is to come is that of a clock, or of a user, that is wrong.
 func justBound(agent *agentv1.Agent, now time.Time) bool {
 	at, err := time.Parse(time.RFC3339, agent.Annotations[agentv1.MachinePoolBoundAtAnnotation])
-	return err == nil && now.Sub(at) < clusterExpected
+	return err == nil && now.Sub(at).Abs() < clusterExpected
 }
 
 // retry is true for obstacles that may be gone a moment later.

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,4 +50,15 @@ func TestAFirstAgentARevocationAndADeletionDoNotWait(t *testing.T) {
 			assert.Equal(t, c.want, New(Deps{Client: api}).cannotWait(t.Context(), key))
 		})
 	}
+}
+
+func TestABindIsOfAMomentAgoWhateverTheClockOfThePoolSays(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for at, want := range map[string]bool{
+		"2026-01-02T03:04:04Z": true, "2026-01-02T03:04:06Z": true, "2026-01-02T03:03:05Z": false, "2099-01-02T03:04:05Z": false, "now": false, "": false,
+	} {
+		agent := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{agentv1.MachinePoolBoundAtAnnotation: at}}}
+		assert.Equal(t, want, justBound(agent, now), at)
+	}
+	assert.False(t, justBound(&agentv1.Agent{}, now))
 }

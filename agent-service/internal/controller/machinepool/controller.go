@@ -85,8 +85,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !seen.pool.DeletionTimestamp.IsZero() {
 		return r.release(ctx, seen, err)
 	}
-	if wait := r.Order.Wait(); wait > 0 && err == nil {
-		return ctrl.Result{RequeueAfter: wait}, nil
+	if err == nil && r.Order.Wait() > 0 {
+		return ctrl.Result{RequeueAfter: said}, nil
 	}
 	decision = machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())
 	asItShouldBe, reportErr := r.report(ctx, seen, decision)

@@ -69,7 +69,6 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if len(d.Candidates) == 0 {
 		return nil, nil
 	}
-	defer r.Order.Begin()()
 	if err := r.install(ctx, seen); err != nil {
 		return nil, err
 	}
@@ -82,7 +81,9 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		if r.written.Ahead(client.ObjectKeyFromObject(seen.agents[name]), seen.agents[name].ResourceVersion) {
 			continue // it would be a conflict
 		}
+		done := r.Order.Begin()
 		err := r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
+		done()
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			continue // another one has it; the cache will tell
@@ -149,15 +150,12 @@ const releasesAtOnce = 5
 
 // give releases machines. They do not wait for each other's writes: a cluster that goes lets all of them go.
 func (r *Reconciler) give(ctx context.Context, seen *snapshot, machines []machineplan.Machine) error {
-	if len(machines) == 0 {
-		return nil
-	}
-	defer r.Order.Begin()()
 	patched, errs := make([]*agentv1.Agent, len(machines)), make([]error, len(machines))
 	var all errgroup.Group
 	all.SetLimit(releasesAtOnce)
 	for i := range machines {
 		all.Go(func() error {
+			defer r.Order.Begin()()
 			patched[i], errs[i] = r.patched(ctx, seen.agents[machines[i].Name], seen.unbind)
 			return nil
 		})
