@@ -135,7 +135,18 @@ type Decision struct {
 	Why string
 }
 
-// Plan decides for a pool with these machines.
+// Missing is how many machines a pool lacks, negative where it has too many: the machines that it has are enough to tell.
+func Missing(pool Pool, machines []Machine) int {
+	missing := pool.Replicas
+	for i := range machines {
+		if m := &machines[i]; m.Has() && !m.Deleting {
+			missing--
+		}
+	}
+	return missing
+}
+
+// Plan decides for a pool with these machines. Where none is missing, those that the pool does not have make no difference.
 func Plan(pool Pool, machines []Machine, now time.Time) Decision {
 	var d Decision
 	var has []Machine
@@ -169,15 +180,24 @@ func Plan(pool Pool, machines []Machine, now time.Time) Decision {
 // candidates are the machines that can be taken: spread over the values of a label where that is asked for, then those that fit most tightly, then in the order of
 // the pool.
 func candidates(pool Pool, machines, has []Machine) []Machine {
-	var free []Machine
+	type place struct {
+		size Size
+		turn uint64
+		of   *Machine
+	}
+	var places []place
 	for i := range machines {
-		if ofMachine(pool, &machines[i]) == eligible {
-			free = append(free, machines[i])
+		if m := &machines[i]; ofMachine(pool, m) == eligible {
+			places = append(places, place{size: m.Size.rounded(), turn: pool.turn(m), of: m})
 		}
 	}
-	slices.SortFunc(free, func(a, b Machine) int {
-		return cmp.Or(a.Size.rounded().compare(b.Size.rounded()), cmp.Compare(pool.turn(&a), pool.turn(&b)), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(a.size.compare(b.size), cmp.Compare(a.turn, b.turn), cmp.Compare(a.of.Name, b.of.Name))
 	})
+	free := make([]Machine, len(places))
+	for i := range places {
+		free[i] = *places[i].of
+	}
 	if !pool.Spread {
 		return free
 	}

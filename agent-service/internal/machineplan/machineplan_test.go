@@ -260,3 +260,19 @@ func (d Decision) apply(machines []Machine) (changed bool) {
 	}
 	return changed
 }
+
+func TestAPoolThatLacksNothingIsPlannedFromItsOwnMachines(t *testing.T) {
+	own := []Machine{
+		has("a", Ready), has("b", Failed), has("c", Binding, func(m *Machine) { m.DeleteFirst = true }),
+		has("left", Releasing, func(m *Machine) { m.Ours, m.Bound, m.Left = false, false, true }), has("deleting", Ready, func(m *Machine) { m.Deleting = true }),
+		free("back", func(m *Machine) { m.Mine = true }),
+	}
+	others := append(many(20, func(m *Machine) { m.Bound = true }), many(20, func(*Machine) {})...)
+	for replicas := range 4 {
+		pool := Pool{Name: "p", Replicas: replicas, Refused: "others are refused"}
+		assert.Equal(t, replicas-3, Missing(pool, own))
+		assert.Equal(t, Missing(pool, own), Missing(pool, append(others, own...)))
+		assert.Equal(t, Plan(pool, own, now), Plan(pool, append(others, own...), now), "%d are wanted", replicas)
+	}
+	assert.Equal(t, 1, Missing(Pool{Replicas: 4}, own))
+}

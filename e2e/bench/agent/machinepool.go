@@ -12,8 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -159,18 +160,10 @@ type transition func(was, is string) (cluster string, ends bool)
 func (h *hub) follow(ctx context.Context, pools int, ends transition, change func(ctx context.Context, cluster string) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	watching, err := client.NewWithWatch(h.admin, client.Options{Scheme: h.client.Scheme()})
+	seen, err := h.watchAgents(ctx, pools*perPool, ends)
 	if err != nil {
 		return nil, err
 	}
-	events, err := watching.Watch(ctx, &agentv1.AgentList{}, client.InNamespace(metav1.NamespaceDefault))
-	if err != nil {
-		return nil, err
-	}
-	defer events.Stop()
-	seen := make(chan map[string]time.Time, 1)
-	pool := map[string]string{}
-	go func() { seen <- watchAgents(events.ResultChan(), pools*perPool, pool, ends) }()
 	asked := map[string]time.Time{}
 	for i := range pools {
 		asked[poolName(i)] = time.Now()
@@ -178,43 +171,68 @@ func (h *hub) follow(ctx context.Context, pools int, ends transition, change fun
 			return nil, err
 		}
 	}
-	return durations(<-seen, pool, asked, pools)
+	changed, err := seen()
+	if err != nil {
+		return nil, fmt.Errorf("watching Agents: %w", err)
+	}
+	return durations(changed, asked, pools)
 }
 
-// watchAgents returns when the transition of each of n machines was seen, and puts the cluster of its MachinePool into pool.
-func watchAgents(events <-chan watch.Event, n int, pool map[string]string, ends transition) map[string]time.Time {
-	at, was := map[string]time.Time{}, map[string]string{}
-	for e := range events {
-		agent, ok := e.Object.(*agentv1.Agent)
-		if !ok || !at[agent.Name].IsZero() {
-			continue
-		}
-		is := ""
-		if agent.Spec.ClusterDeploymentName != nil {
-			is = agent.Spec.ClusterDeploymentName.Name
-		}
-		if cluster, ended := ends(was[agent.Name], is); ended {
-			at[agent.Name], pool[agent.Name] = time.Now(), cluster
-		}
-		was[agent.Name] = is
-		if len(at) == n {
-			break
-		}
+// ended is when the transition of a machine was seen, and the cluster of its MachinePool.
+type ended struct {
+	cluster string
+	at      time.Time
+}
+
+// watchAgents returns what waits for the transitions of n machines, and no longer than ctx lives. A watch that the API server ends is begun again.
+func (h *hub) watchAgents(ctx context.Context, n int, ends transition) (wait func() (map[string]ended, error), err error) {
+	agents, err := cache.New(h.admin, cache.Options{Scheme: h.client.Scheme(), DefaultNamespaces: map[string]cache.Config{metav1.NamespaceDefault: {}}})
+	if err != nil {
+		return nil, fmt.Errorf("watching Agents: %w", err)
 	}
-	return at
+	ctx, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- agents.Start(ctx) }()
+	informer, err := agents.GetInformer(ctx, &agentv1.Agent{})
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("watching Agents: %w", errors.Join(err, <-stopped))
+	}
+	seen := map[string]ended{}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(was, is any) {
+		name := is.(*agentv1.Agent).Name
+		if cluster, end := ends(clusterOf(was), clusterOf(is)); end && seen[name].at.IsZero() {
+			if seen[name] = (ended{cluster: cluster, at: time.Now()}); len(seen) == n {
+				stop()
+			}
+		}
+	}}); err != nil {
+		stop()
+		return nil, fmt.Errorf("watching Agents: %w", errors.Join(err, <-stopped))
+	}
+	// The cache has stopped only after its handlers.
+	return func() (map[string]ended, error) { defer stop(); return seen, <-stopped }, nil
+}
+
+// clusterOf is the name of the cluster that an Agent is bound to, "" where there is none.
+func clusterOf(agent any) string {
+	if name := agent.(*agentv1.Agent).Spec.ClusterDeploymentName; name != nil {
+		return name.Name
+	}
+	return ""
 }
 
 // durations are the times of machines; each pool must have its number of them.
-func durations(at map[string]time.Time, pool map[string]string, asked map[string]time.Time, pools int) ([]time.Duration, error) {
+func durations(seen map[string]ended, asked map[string]time.Time, pools int) ([]time.Duration, error) {
 	var took []time.Duration
 	has := map[string]int{}
-	for agent, when := range at {
-		has[pool[agent]]++
-		took = append(took, when.Sub(asked[pool[agent]]))
+	for _, e := range seen {
+		has[e.cluster]++
+		took = append(took, e.at.Sub(asked[e.cluster]))
 	}
 	for i := range pools {
 		if has[poolName(i)] != perPool {
-			return nil, fmt.Errorf("MachinePool of %s has %d machines instead of %d; %d machines are bound", poolName(i), has[poolName(i)], perPool, len(at))
+			return nil, fmt.Errorf("MachinePool of %s has %d machines instead of %d; %d machines have changed", poolName(i), has[poolName(i)], perPool, len(seen))
 		}
 	}
 	return took, nil

@@ -31,7 +31,8 @@ type snapshot struct {
 	pool *hivev1.MachinePool
 	// cluster is nil where it is missing.
 	cluster *hivev1.ClusterDeployment
-	// machines are the Agents that match the pool's selector, or have its labels; agents are those by name. They are of the cache and are not changed.
+	// machines are the Agents with the pool's labels and, where it lacks some, those that match its selector; agents are those by name. They are of the cache and
+	// are not changed.
 	machines []machineplan.Machine
 	agents   map[string]*agentv1.Agent
 	// infraEnvs are those of the Agents' namespace by UID, namespace the labels of the cluster's namespace where one of them asks for them.
@@ -104,20 +105,36 @@ func (r *Reconciler) observeConsent(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
+// observeMachines reads the machines that the pool has. Only a pool that lacks some, and may take them, looks at all that match: there may be as many as a fleet has.
 func (r *Reconciler) observeMachines(ctx context.Context, seen *snapshot) error {
+	has, err := r.listAgents(ctx, seen, client.MatchingFields{poolIndex: seen.key.String()})
+	if err != nil {
+		return err
+	}
+	for i := range has {
+		seen.agents[has[i].Name] = &has[i]
+	}
+	r.read(seen)
+	if wanted := seen.wanted(); wanted.Blocked || machineplan.Missing(wanted, seen.machines) <= 0 {
+		return nil
+	}
+	return r.observeMatches(ctx, seen)
+}
+
+// observeMatches reads the Agents that the pool's selector matches.
+func (r *Reconciler) observeMatches(ctx context.Context, seen *snapshot) error {
 	selector, err := metav1.LabelSelectorAsSelector(&seen.spec().AgentSelector)
 	if err != nil {
 		selector = labels.Nothing() // the schema lets through what no selector can be made of
 	}
-	var agents agentv1.AgentList
-	if err := r.Client.List(ctx, &agents, client.InNamespace(agentNamespace(seen.pool)), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the Agents of MachinePool %s: %w", seen.key, err)
+	matches, err := r.listAgents(ctx, seen, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return err
 	}
-	for i := range agents.Items {
-		agent := &agents.Items[i]
-		switch {
-		case takenBy(agent) != seen.key && !selector.Matches(labels.Set(agent.Labels)):
-		case takenBy(agent) != seen.key && !seen.consents(agent):
+	for i := range matches {
+		switch agent := &matches[i]; {
+		case takenBy(agent) == seen.key: // it has been read
+		case !seen.consents(agent):
 			seen.refused = true // a namespace learns nothing about machines that it may not have
 		default:
 			seen.agents[agent.Name] = agent
@@ -125,6 +142,15 @@ func (r *Reconciler) observeMachines(ctx context.Context, seen *snapshot) error 
 	}
 	r.read(seen)
 	return nil
+}
+
+// listAgents lists Agents of a choice from the cache. They are not to be changed.
+func (r *Reconciler) listAgents(ctx context.Context, seen *snapshot, choice client.ListOption) ([]agentv1.Agent, error) {
+	var agents agentv1.AgentList
+	if err := r.Client.List(ctx, &agents, client.InNamespace(agentNamespace(seen.pool)), choice, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the Agents of MachinePool %s: %w", seen.key, err)
+	}
+	return agents.Items, nil
 }
 
 // read makes machines of the Agents.

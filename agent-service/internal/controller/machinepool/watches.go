@@ -28,9 +28,10 @@ import (
 )
 
 const (
-	// agentsIndex finds MachinePools by the namespace of their Agents, clusterIndex by their ClusterDeployment.
+	// agentsIndex finds MachinePools by the namespace of their Agents, clusterIndex by their ClusterDeployment; poolIndex finds Agents by the MachinePool that has them.
 	agentsIndex  = "machinepool.agents"
 	clusterIndex = "machinepool.cluster"
+	poolIndex    = "agent.machinepool"
 	// together is how long Agents that became free are collected before pools that lack machines are looked at, and said is how long changes of the
 	// machines of a pool are.
 	together = 100 * time.Millisecond
@@ -58,6 +59,15 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		if err != nil {
 			return fmt.Errorf("indexing MachinePools: %w", err)
 		}
+	}
+	err := indexer.IndexField(ctx, &agentv1.Agent{}, poolIndex, func(object client.Object) []string {
+		if pool := takenBy(object); pool.Name != "" {
+			return []string{pool.String()}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("indexing Agents by their MachinePools: %w", err)
 	}
 	return nil
 }
