@@ -32,7 +32,7 @@ CGO := $(if $(RACE),CGO_ENABLED=1)
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
 # All tests of modules, the longest first.
-SUITES := $(addprefix test-,$(TESTED)) $(addprefix deaths-,$(OPERATORS)) race-for-machines
+SUITES := $(addprefix test-,$(TESTED)) $(addprefix unraced-,$(OPERATORS) hack/build) race-for-machines
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of build flags: hack/env says which and why.
@@ -208,19 +208,19 @@ $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@mkdir -p $(LOGS) $(ARTIFACTS)
 	@echo "== $*"
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
-	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -skip '$(DEATHS)' $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
-	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -skip '$(DEATHS)' $(artifacts) -p $(PARALLEL) $$raced $(log); } || status=1; \
+	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -skip '^($(UNRACED))' $(artifacts) -p $(PARALLEL) $$plain $(log); } || status=1; \
+	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -skip '^($(UNRACED))' $(artifacts) -p $(PARALLEL) $$raced $(log); } || status=1; \
 	exit $$status
 
-# Tests that live one life again and again, each time up to another write, start the same goroutines each time: their packages' other
-# tests run those with the race detector, and these run without it, which is several times faster.
-DEATHS := ^TestADeath
+# Tests whose packages' other tests run the same goroutines with the race detector run without it, which is several times faster: those
+# that live one life again and again, each time up to another write, and those of large files, of which it looks at each byte.
+UNRACED := TestADeath|TestALargeFile
 
-$(addprefix deaths-,$(OPERATORS)): deaths-%: controlplane
+$(addprefix unraced-,$(OPERATORS) hack/build): unraced-%: controlplane
 	@mkdir -p $(LOGS)
-	@echo "== deaths of $*"
-	@dying=$$(cd $* && grep -rl --include=*_test.go '$(DEATHS:^%=^func %)' . | xargs -n1 dirname | sort -u); \
-	$(call compile-tests,$*,$$dying) && go -C $* test $(TEST_FLAGS) -run '$(DEATHS)' -p $(PARALLEL) $$dying $(log)
+	@echo "== without the race detector: $*"
+	@unraced=$$(cd $* && grep -rlE --include=*_test.go '^func ($(UNRACED))' . | xargs -n1 dirname | sort -u); \
+	$(call compile-tests,$*,$$unraced) && go -C $* test $(TEST_FLAGS) -run '^($(UNRACED))' -p $(PARALLEL) $$unraced $(log)
 
 # The race for machines at its full size, which the race detector would make several times longer.
 race-for-machines: controlplane
@@ -310,7 +310,7 @@ clean: ## Remove bin/. The control plane's binaries stay in the user's cache.
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "  test-<module> tests one module, deaths-<operator> kills one at every write; bench-<pool|ipam|discovery|agent> runs its benchmarks."
+	@echo; echo "  test-<module> tests one module, unraced-<operator> kills one at every write; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
 .PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl race-for-machines live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-node-three test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
-	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix deaths-,$(OPERATORS)) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
+	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix unraced-,$(OPERATORS) hack/build) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -108,7 +108,7 @@ func TestEventsOfDeletedHosts(t *testing.T) {
 	assert.NotContains(t, bulk.raw, id(third))
 }
 
-func TestLogsAreTakenUpTo64MiB(t *testing.T) {
+func TestALargeFileOfLogsIsTakenUpTo64MiB(t *testing.T) {
 	w := newTestEnv(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Document is the page about the states of hosts, written from the table.
@@ -171,8 +172,8 @@ func leaves(s State, v Verb) bool {
 	return false
 }
 
-// AllFacts are all facts that conditions can tell apart. Resident and Unreleased share a bit: no state has rules about both.
-func AllFacts() []Facts {
+// AllFacts are all facts that conditions can tell apart. Resident and Unreleased share a bit: no state has rules about both. They are made once, and not to be changed.
+var AllFacts = sync.OnceValue(func() []Facts {
 	var all []Facts
 	for bits := range 1 << 12 {
 		on := func(i int) bool { return bits&(1<<i) != 0 }
@@ -186,7 +187,7 @@ func AllFacts() []Facts {
 		}
 	}
 	return all
-}
+})
 
 // MustBoot is true for states that end only when the machine boots the discovery image again.
 func MustBoot(s State) bool {

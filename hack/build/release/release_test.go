@@ -166,7 +166,7 @@ func stagePrograms(t *testing.T, packed bool) []release.Program {
 }
 
 // Users download archives of the plugin; krew checks them. What is inside is listed, with its licences, as it is for images.
-func TestProgramsThatUsersDownloadSayWhatIsInside(t *testing.T) {
+func TestALargeFileOfAProgramSaysWhatIsInside(t *testing.T) {
 	dist := t.TempDir()
 	require.NoError(t, build.Write(dist, nil, stagePrograms(t, true), sources(t)))
 	listed, err := exec.CommandContext(t.Context(), "tar", "-tzvf", filepath.Join(dist, "tool_darwin_arm64.tar.gz")).CombinedOutput()
