@@ -118,7 +118,8 @@ func (h *hub) writes(ctx context.Context) (float64, error) {
 // quiet waits until there was no write for a while.
 func (h *hub) quiet(ctx context.Context, silence, limit time.Duration) error {
 	last, since := -1.0, time.Now()
-	return await(ctx, limit, func() (string, error) {
+	// The API server takes long to write its metrics: asked more often, it would have less time for what is waited for.
+	return awaitEach(ctx, silence/6, limit, func() (string, error) {
 		now, err := h.writes(ctx)
 		if err != nil {
 			return "", err
