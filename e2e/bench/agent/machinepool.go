@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -171,11 +172,7 @@ func (h *hub) follow(ctx context.Context, pools int, ends transition, change fun
 			return nil, err
 		}
 	}
-	changed, err := seen()
-	if err != nil {
-		return nil, fmt.Errorf("watching Agents: %w", err)
-	}
-	return durations(changed, asked, pools)
+	return durations(seen(), asked, pools)
 }
 
 // ended is when the transition of a machine was seen, and the cluster of its MachinePool.
@@ -184,34 +181,31 @@ type ended struct {
 	at      time.Time
 }
 
-// watchAgents returns what waits for the transitions of n machines, and no longer than ctx lives. A watch that the API server ends is begun again.
-func (h *hub) watchAgents(ctx context.Context, n int, ends transition) (wait func() (map[string]ended, error), err error) {
-	agents, err := cache.New(h.admin, cache.Options{Scheme: h.client.Scheme(), DefaultNamespaces: map[string]cache.Config{metav1.NamespaceDefault: {}}})
-	if err != nil {
-		return nil, fmt.Errorf("watching Agents: %w", err)
-	}
-	ctx, stop := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() { stopped <- agents.Start(ctx) }()
-	informer, err := agents.GetInformer(ctx, &agentv1.Agent{})
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("watching Agents: %w", errors.Join(err, <-stopped))
-	}
-	seen := map[string]ended{}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(was, is any) {
+// watchAgents returns what waits for the transitions of n machines, and no longer than ctx lives.
+func (h *hub) watchAgents(ctx context.Context, n int, ends transition) (wait func() map[string]ended, err error) {
+	var mu sync.Mutex
+	seen, all := map[string]ended{}, make(chan struct{})
+	handler := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(was, is any) {
 		name := is.(*agentv1.Agent).Name
-		if cluster, end := ends(clusterOf(was), clusterOf(is)); end && seen[name].at.IsZero() {
+		cluster, end := ends(clusterOf(was), clusterOf(is))
+		mu.Lock()
+		defer mu.Unlock()
+		if end && seen[name].at.IsZero() {
 			if seen[name] = (ended{cluster: cluster, at: time.Now()}); len(seen) == n {
-				stop()
+				close(all)
 			}
 		}
-	}}); err != nil {
-		stop()
-		return nil, fmt.Errorf("watching Agents: %w", errors.Join(err, <-stopped))
+	}}
+	wait = func() map[string]ended {
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(seen)
 	}
-	// The cache has stopped only after its handlers.
-	return func() (map[string]ended, error) { defer stop(); return seen, <-stopped }, nil
+	return wait, bench.Watch(ctx, h.admin, h.client.Scheme(), metav1.NamespaceDefault, &agentv1.Agent{}, handler)
 }
 
 // clusterOf is the name of the cluster that an Agent is bound to, "" where there is none.

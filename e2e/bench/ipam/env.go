@@ -17,7 +17,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -108,14 +107,6 @@ func (w *testEnv) untilAdmitted(ctx context.Context) error {
 
 // watchClaims notes when a claim is seen to have its address, and when its condition says that it has none.
 func (w *testEnv) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
-	claims, err := cache.New(w.Admin, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
-	if err != nil {
-		return fmt.Errorf("preparing to watch claims: %w", err)
-	}
-	informer, err := claims.GetInformer(ctx, &ipamv1.IPClaim{})
-	if err != nil {
-		return fmt.Errorf("watching claims: %w", err)
-	}
 	note := func(object any) {
 		claim, ok := object.(*ipamv1.IPClaim)
 		if !ok {
@@ -133,14 +124,8 @@ func (w *testEnv) watchClaims(ctx context.Context, scheme *runtime.Scheme) error
 		}
 		w.explained[claim.Name] = claim.Status.ErrorMessage != nil
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }}); err != nil {
-		return fmt.Errorf("watching claims: %w", err)
-	}
-	go func() { _ = claims.Start(ctx) }() // if it cannot, no claim is seen to be served, and the workload says so
-	if !claims.WaitForCacheSync(ctx) {
-		return errors.Join(errors.New("the claims were not listed"), ctx.Err())
-	}
-	return nil
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }}
+	return bench.Watch(ctx, w.Admin, scheme, namespace, &ipamv1.IPClaim{}, handler)
 }
 
 // pool creates a pool and waits until the operator has taken it over.

@@ -5,14 +5,12 @@ package ipam
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -34,16 +32,8 @@ type freed struct {
 }
 
 func (w *testEnv) watchAddresses(ctx context.Context) (*freed, error) {
-	addresses, err := cache.New(w.Admin, cache.Options{Scheme: w.user.Scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
-	if err != nil {
-		return nil, fmt.Errorf("preparing to watch addresses: %w", err)
-	}
-	informer, err := addresses.GetInformer(ctx, &ipamv1.IPAddress{})
-	if err != nil {
-		return nil, fmt.Errorf("watching addresses: %w", err)
-	}
 	f := &freed{at: map[string]time.Time{}}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+	return f, bench.Watch(ctx, w.Admin, w.user.Scheme(), namespace, &ipamv1.IPAddress{}, toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
 		if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = unknown.Obj
 		}
@@ -51,14 +41,6 @@ func (w *testEnv) watchAddresses(ctx context.Context) (*freed, error) {
 		defer f.mu.Unlock()
 		f.at[object.(*ipamv1.IPAddress).Spec.Claim.Name] = time.Now()
 	}})
-	if err != nil {
-		return nil, fmt.Errorf("watching addresses: %w", err)
-	}
-	go func() { _ = addresses.Start(ctx) }() // if it cannot, no address is seen to be free, and the workload says so
-	if !addresses.WaitForCacheSync(ctx) {
-		return nil, errors.Join(errors.New("the addresses were not listed"), ctx.Err())
-	}
-	return f, nil
 }
 
 // fullPool is a pool with so many claims that have their addresses.
