@@ -107,10 +107,12 @@ type RevokeRights struct {
 	Why           Why
 }
 
-// ReleaseCluster gives the cluster up: it is deleted, or marked for the pool to delete it within its maxConcurrent.
+// ReleaseCluster gives the cluster up: it is deleted, or marked for the pool to delete it within its maxConcurrent. It holds the resourceVersion that was read: a cluster that is
+// protected or paused meanwhile stays.
 type ReleaseCluster struct {
-	Cluster string
-	UID     types.UID
+	Cluster         string
+	UID             types.UID
+	ResourceVersion string
 	// Mark says that the pool deletes the cluster.
 	Mark bool
 	Why  Why

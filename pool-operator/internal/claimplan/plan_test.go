@@ -282,7 +282,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a marked cluster is deleted when its pool is gone": {
 			in:     Snapshot{Claim: claim(named("x"), deleted), Own: new(free("x", of("a", "uid-a"), func(c *Cluster) { c.Marked = true }))},
-			action: ReleaseCluster{Cluster: "x", UID: "uid-x", Why: WhyDeleted},
+			action: ReleaseCluster{Cluster: "x", UID: "uid-x", ResourceVersion: "7", Why: WhyDeleted},
 		},
 		"a deleted claim that was never given anything needs no goodbye": {in: Snapshot{Claim: claim(deleted), Pool: pool}},
 	} {
@@ -380,7 +380,7 @@ func TestAssignIsDeterministic(t *testing.T) {
 }
 
 func TestGiveUp(t *testing.T) {
-	release := ReleaseCluster{Cluster: "x", UID: "uid-x", Why: WhyOrphaned}
+	release := ReleaseCluster{Cluster: "x", UID: "uid-x", ResourceVersion: "7", Why: WhyOrphaned}
 	missing := func(restored bool) ReportMissing {
 		return ReportMissing{Cluster: "x", UID: "uid-x", ResourceVersion: "7", Restored: restored, Why: WhyOrphaned}
 	}

@@ -37,7 +37,7 @@ func (s *Snapshot) revoke(cluster string, why Why) RevokeRights {
 	return RevokeRights{Cluster: cluster, Binding: true, Why: why}
 }
 
-// letGo ends a claim of which no cluster is left, or whose cluster is not its own.
+// removeFinalizer ends a claim of which no cluster is left, or whose cluster is not its own.
 func (s *Snapshot) removeFinalizer() Decision {
 	named := s.Claim.Spec.Namespace
 	switch {
@@ -57,7 +57,7 @@ func (s *Snapshot) giveUp(c *Cluster, why Why) Action {
 	if c.Deleting || c.Kept() || bounded && c.Marked {
 		return nil
 	}
-	return ReleaseCluster{Cluster: c.Namespace, UID: c.UID, Mark: bounded, Why: why}
+	return ReleaseCluster{Cluster: c.Namespace, UID: c.UID, ResourceVersion: c.ResourceVersion, Mark: bounded, Why: why}
 }
 
 // OrphanGrace is how long a cluster is kept whose claim was there and is not any more, as after its finalizer was removed by hand. The cluster says so meanwhile, and a user who needs it can

@@ -126,13 +126,16 @@ func (r *replica) release(s *Snapshot, action Action) error {
 			s.Own.Deleting = true
 			return nil
 		}
-		_, _ = w.changeCluster(a.Cluster, a.UID, "", "release", func(cd *hivev1.ClusterDeployment) {
+		_, err := w.changeCluster(a.Cluster, a.UID, a.ResourceVersion, "release", func(cd *hivev1.ClusterDeployment) {
 			if a.Mark {
 				cd.Annotations = map[string]string{hivev1.AnnotationRemoveFromPool: "true"}
 			} else if cd.DeletionTimestamp == nil {
 				cd.DeletionTimestamp = new(metav1.NewTime(w.now))
 			}
 		})
+		if err != nil {
+			return err
+		}
 		s.Own.Marked, s.Own.Deleting = a.Mark, !a.Mark
 	case ReportMissing:
 		cd, err := w.changeCluster(a.Cluster, a.UID, a.ResourceVersion, "claim missing", func(cd *hivev1.ClusterDeployment) {

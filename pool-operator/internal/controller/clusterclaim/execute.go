@@ -164,7 +164,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 	log := logf.FromContext(ctx).WithValues("ClusterDeployment", a.Cluster, "why", a.Why)
 	if a.Mark {
 		err := r.mergePatch(ctx, cd, map[string]any{"metadata": map[string]any{
-			"uid": a.UID, "annotations": map[string]any{hivev1.AnnotationRemoveFromPool: "true"},
+			"uid": a.UID, "resourceVersion": a.ResourceVersion, "annotations": map[string]any{hivev1.AnnotationRemoveFromPool: "true"},
 		}})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("marking cluster %s for removal: %w", a.Cluster, err)
@@ -174,7 +174,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 		return nil
 	}
 	r.memory.deletes(a.UID) // before its end can be seen
-	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID})
+	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
 	if err != nil {
 		r.memory.forget(a.UID)
 	}
@@ -200,10 +200,14 @@ func (r *Reconciler) expireClaim(ctx context.Context, p *pass) error {
 // dropFinalizer lets the claim go.
 func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": p.Claim.ResourceVersion, "finalizers": withoutFinalizer(p.Claim)}}
-	if err := r.mergePatch(ctx, p.Claim.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+	r.memory.deletes(p.Claim.UID) // before its end can be seen
+	err := r.mergePatch(ctx, p.Claim.DeepCopy(), patch)
+	if err != nil {
+		r.memory.forget(p.Claim.UID)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting the claim go: %w", err)
 	}
-	r.memory.forget(p.Claim.UID)
 	r.reservations.release(p.Claim.UID)
 	p.ended = true
 	return nil

@@ -19,7 +19,7 @@ type memory struct {
 	written ownwrites.Memory[types.UID]
 
 	mu sync.Mutex
-	// deleted are clusters that this process deleted and whose end it has not seen.
+	// deleted are clusters that this process deleted, and claims that it let go, whose end it has not seen.
 	deleted map[types.UID]bool
 	// late are clusters in which this process recorded a claim that was gone by then.
 	late map[types.UID]bool
@@ -35,14 +35,14 @@ func newMemory() *memory {
 	return &memory{deleted: map[types.UID]bool{}, late: map[types.UID]bool{}, granted: map[types.UID]time.Time{}}
 }
 
-// deletes remembers that an object is deleted by this process.
+// deletes remembers that this process deletes a cluster, or lets a claim go.
 func (m *memory) deletes(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.deleted[uid] = true
 }
 
-// dying says whether this process deleted the object.
+// dying says whether this process deleted the cluster, or let the claim go.
 func (m *memory) dying(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

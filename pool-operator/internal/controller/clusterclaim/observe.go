@@ -6,6 +6,7 @@ package clusterclaim
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pa
 	if err := r.Client.Get(ctx, key, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	p := &pass{behind: r.memory.ahead(claim)}
+	dropped := slices.Contains(claim.Finalizers, hivev1.FinalizerClusterClaim) && r.memory.dying(claim.UID)
+	p := &pass{behind: r.memory.ahead(claim) || dropped}
 	p.Claim = claim
 	poolKey := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.ClusterPoolName}
 	var err error

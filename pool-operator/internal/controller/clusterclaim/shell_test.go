@@ -175,18 +175,55 @@ func TestALostClusterLeadsToAnotherInTheSamePass(t *testing.T) {
 }
 
 func TestAFailingDeletionKeepsTheFinalizer(t *testing.T) {
-	objects := scene()
-	claim, cd := objects[0].(*hivev1.ClusterClaim), objects[1].(*hivev1.ClusterDeployment)
-	claim.Spec.Namespace, claim.Finalizers, claim.DeletionTimestamp = "x", []string{hivev1.FinalizerClusterClaim}, new(metav1.NewTime(noon))
-	cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = "a", "uid-a"
 	s := newShell(t, interceptor.Funcs{
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
 			return apierrors.NewInternalError(errors.New("no"))
 		},
-	}, objects...)
+	}, released()...)
 	_, err := s.Reconcile(t.Context(), request)
 	require.ErrorContains(t, err, "deleting cluster x")
 	require.NotEmpty(t, s.claim(t).Finalizers)
+}
+
+// released is the scene of a claim that has the cluster and is being deleted.
+func released() []client.Object {
+	objects := scene()
+	claim, cd := objects[0].(*hivev1.ClusterClaim), objects[1].(*hivev1.ClusterDeployment)
+	claim.Spec.Namespace, claim.Finalizers, claim.DeletionTimestamp = "x", []string{hivev1.FinalizerClusterClaim}, new(metav1.NewTime(noon))
+	cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = "a", "uid-a"
+	return objects
+}
+
+func TestAClusterThatIsProtectedMeanwhileIsNotDeleted(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			protection := mergePatchOf(`{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"true"}}}`)
+			require.NoError(t, c.Patch(ctx, obj.DeepCopyObject().(client.Object), protection))
+			return c.Delete(ctx, obj, opts...)
+		},
+	}, released()...)
+	for range 2 {
+		_, err := s.Reconcile(t.Context(), request)
+		require.NoError(t, err)
+		require.NoError(t, s.Client.Get(t.Context(), types.NamespacedName{Namespace: "x", Name: "x"}, &hivev1.ClusterDeployment{}))
+	}
+	require.Equal(t, hivev1.ReasonClusterDeleting, hivev1.FindCondition(s.claim(t).Status.Conditions, hivev1.ClusterClaimRunning).Reason)
+}
+
+func TestAClaimIsLetGoOnce(t *testing.T) {
+	writes := 0
+	s := newShell(t, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			writes++ // and the cache does not show it
+			return nil
+		},
+	}, released()[0])
+	for _, want := range []time.Duration{0, catchUp} {
+		result, err := s.Reconcile(t.Context(), request)
+		require.NoError(t, err)
+		require.Equal(t, want, result.RequeueAfter)
+		require.Equal(t, 1, writes)
+	}
 }
 
 func TestAViewOlderThanTheLastWriteIsLeftAlone(t *testing.T) {
