@@ -63,8 +63,11 @@ const (
 	Releasing
 )
 
-// Has says that the machine counts as one of the pool's: it is bound to the pool's cluster, for the pool.
+// Has says that the machine is one of the pool's: it is bound to the pool's cluster, for the pool.
 func (m *Machine) Has() bool { return m.Mine && m.Ours }
+
+// Counts says that the machine is one of the replicas that the pool has: its Agent stays.
+func (m *Machine) Counts() bool { return m.Has() && !m.Deleting }
 
 // Size of a machine, and the least that a pool wants of one: logical processors, memory in bytes, and the largest disk that can be installed to in bytes.
 type Size struct {
@@ -139,7 +142,7 @@ type Decision struct {
 func Missing(pool Pool, machines []Machine) int {
 	missing := pool.Replicas
 	for i := range machines {
-		if m := &machines[i]; m.Has() && !m.Deleting {
+		if m := &machines[i]; m.Counts() {
 			missing--
 		}
 	}
@@ -154,7 +157,7 @@ func Plan(pool Pool, machines []Machine, now time.Time) Decision {
 	for i := range machines {
 		m := machines[i]
 		switch {
-		case m.Has() && !m.Deleting:
+		case m.Counts():
 			has = append(has, m)
 		case m.Mine && (m.Bound || m.Free || m.Deleting) && !m.Has():
 			d.Forget = append(d.Forget, m)

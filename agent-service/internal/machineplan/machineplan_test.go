@@ -205,7 +205,7 @@ func simulate(t *testing.T, random *rand.Rand, replicas int) {
 	pool := Pool{Replicas: replicas, Minimum: Size{CPUs: 2}, Spread: yes()}
 	count := func() (n int) {
 		for i := range machines {
-			if machines[i].Has() && !machines[i].Deleting {
+			if machines[i].Counts() {
 				n++
 			}
 		}

@@ -108,7 +108,7 @@ func (r *Reconciler) count(ctx context.Context, seen *snapshot) (int, error) {
 	}
 	has := 0
 	for i := range agents.Items {
-		if m := r.machine(seen, &agents.Items[i]); m.Has() && !m.Deleting {
+		if m := r.machine(seen, &agents.Items[i]); m.Counts() {
 			has++
 		}
 	}
@@ -281,7 +281,7 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ct
 	clusterStays := seen.cluster != nil && seen.cluster.DeletionTimestamp.IsZero()
 	for i := range seen.machines {
 		m := &seen.machines[i]
-		if m.Has() && !m.Deleting || m.Mine && clusterStays && left > 0 && usesCluster(seen.agents[m.Name]) {
+		if m.Counts() || m.Mine && clusterStays && left > 0 && usesCluster(seen.agents[m.Name]) {
 			_, err := r.report(ctx, seen, machineplan.Decision{})
 			return ctrl.Result{RequeueAfter: min(look, max(left, time.Second))}, err
 		}
