@@ -19,6 +19,9 @@ func (r *Run) Profile(ctx context.Context, pid int) (done func(), err error) {
 	if dir == "" {
 		return func() {}, nil
 	}
+	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // of the one who measures
+		return nil, fmt.Errorf("making the directory of profiles: %w", err)
+	}
 	file := filepath.Join(dir, r.benchmark.Name+".perf")
 	perf := exec.CommandContext(ctx, "perf", "record", "--quiet", "--call-graph=fp", "--freq=499", "--pid="+strconv.Itoa(pid), "--output="+file) //nolint:gosec // of the one who measures
 	if err := perf.Start(); err != nil {
@@ -26,7 +29,11 @@ func (r *Run) Profile(ctx context.Context, pid int) (done func(), err error) {
 	}
 	return func() {
 		_ = perf.Process.Signal(os.Interrupt)
-		_ = perf.Wait()
+		_ = perf.Wait()                          // it was interrupted
+		if _, err := os.Stat(file); err != nil { //nolint:gosec // of the one who measures
+			r.Note("no profile: perf has written none")
+			return
+		}
 		r.Note("profile: %s", file)
 	}, nil
 }
