@@ -59,10 +59,22 @@ func Read(output string, now time.Time) ([]byte, Summary, error) {
 	return kept, summary, nil
 }
 
-// hash leaves the machine's clock out: it differs in each report.
+// hash leaves out what differs in each report of a machine that stays as it is: its clock, the frequency at which its processor happens to run, and what smartctl
+// says of its disks, which are counters, temperatures and the time of day. Of these only a test that a disk does not pass is news.
 func hash(inventory Inventory, kept []byte) string {
-	if inventory.Timestamp != 0 {
-		inventory.Timestamp = 0
+	differs := inventory.Timestamp != 0 || inventory.CPU.Frequency != 0
+	inventory.Timestamp, inventory.CPU.Frequency = 0, 0
+	inventory.Disks = slices.Clone(inventory.Disks)
+	for i := range inventory.Disks {
+		disk := &inventory.Disks[i]
+		differs = differs || disk.Smart != ""
+		if strings.Contains(disk.Smart, notPassed) {
+			disk.Smart = notPassed
+		} else {
+			disk.Smart = ""
+		}
+	}
+	if differs {
 		if without, err := json.Marshal(inventory); err == nil {
 			kept = without
 		}
@@ -70,6 +82,9 @@ func hash(inventory Inventory, kept []byte) string {
 	sum := sha256.Sum256(kept)
 	return hex.EncodeToString(sum[:16])
 }
+
+// notPassed is what the output of "smartctl --json=c" has where the disk, or a test of it, fails.
+const notPassed = `"passed":false`
 
 // bound cuts lists that are too long and says so in Truncation.
 func (i *Inventory) bound(size int) bool {

@@ -5,6 +5,7 @@ package hardware_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,28 @@ func TestNoPartOfAnInventoryIsKeptBeyondTheBound(t *testing.T) {
 	_, summary, err := hardware.Read(machine(func(i *hardware.Inventory) { i.Boot.CommandLine = strings.Repeat("a", 6<<20) }), time.Now())
 	require.NoError(t, err)
 	assert.Len(t, summary.Targets, 1, "a long command line costs no disks")
+}
+
+func TestReportsOfAMachineThatStaysAsItIsHaveOneHash(t *testing.T) {
+	// smart is what smartctl prints of a disk with --json=c.
+	smart := func(asctime string, temperature, hours int, passed bool) string {
+		return fmt.Sprintf(`{"json_format_version":[1,0],"local_time":{"asctime":%q},"smart_status":{"passed":%t},"temperature":{"current":%d},"power_on_time":{"hours":%d}}`,
+			asctime, passed, temperature, hours)
+	}
+	hash := func(change func(*hardware.Inventory)) string {
+		_, summary, err := hardware.Read(machine(change), time.Now())
+		require.NoError(t, err)
+		return summary.Hash
+	}
+	first := hash(func(i *hardware.Inventory) {
+		i.Timestamp, i.CPU.Frequency, i.Disks[0].Smart = 1_800_000_000, 2394.4, smart("Fri Jan 15 08:00:00 2027 UTC", 31, 900, true)
+	})
+	assert.Equal(t, first, hash(func(i *hardware.Inventory) {
+		i.Timestamp, i.CPU.Frequency, i.Disks[0].Smart = 1_800_000_060, 1200.1, smart("Fri Jan 15 08:01:00 2027 UTC", 32, 901, true)
+	}), "clock, frequency, counters and temperature")
+	assert.Equal(t, first, hash(func(*hardware.Inventory) {}), "nothing of it")
+	assert.NotEqual(t, first, hash(func(i *hardware.Inventory) { i.Disks[0].Smart = smart("Fri Jan 15 08:02:00 2027 UTC", 32, 901, false) }), "a disk that fails")
+	assert.NotEqual(t, first, hash(func(i *hardware.Inventory) { i.Disks[0].SizeBytes++ }), "another disk")
 }
 
 func TestDisksOfTheMachineAreCountedBeforeListsAreCut(t *testing.T) {

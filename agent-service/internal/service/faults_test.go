@@ -202,6 +202,34 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	assert.Equal(t, domain.Invalid, domain.KindOf(err))
 }
 
+// Agents of today's service report all that smartctl says of each disk, with the time of day in it.
+func TestWhatSmartctlSaysOfADiskEachMinuteIsNotWritten(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	report := func(clock int64, passed bool) time.Time {
+		var inventory hardware.Inventory
+		require.NoError(t, json.Unmarshal([]byte(machine("n1")), &inventory))
+		inventory.Timestamp = clock
+		for i := range inventory.Disks {
+			inventory.Disks[i].Smart = fmt.Sprintf(`{"local_time":{"time_t":%d},"smart_status":{"passed":%t}}`, clock, passed)
+		}
+		output, err := json.Marshal(inventory)
+		require.NoError(t, err)
+		w.reply(key, agentproto.StepInventory, 0, string(output))
+		h, err := w.GetHost(t.Context(), alice, key)
+		require.NoError(t, err)
+		w.jump(time.Second)
+		return h.InventoryAt
+	}
+	now := w.clock().Unix()
+	first := report(now, true)
+	for i := range int64(3) {
+		assert.Equal(t, first, report(now+i+1, true))
+	}
+	assert.Greater(t, report(now+4, false), first, "a disk begins to fail")
+}
+
 func TestNamesOfTimeServersAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
