@@ -29,7 +29,7 @@ func (r *Run) Profile(ctx context.Context, pid int) (done func(), err error) {
 	}
 	return func() {
 		_ = perf.Process.Signal(os.Interrupt)
-		_ = perf.Wait()                          // it was interrupted
+		_ = perf.Wait()
 		if _, err := os.Stat(file); err != nil { //nolint:gosec // of the one who measures
 			r.Note("no profile: perf has written none")
 			return

@@ -202,7 +202,7 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	assert.Equal(t, domain.Invalid, domain.KindOf(err))
 }
 
-// Agents of today's service report all that smartctl says of each disk, with the time of day in it.
+// Agents of assisted-service report all that smartctl says of each disk, with the time of day in it.
 func TestWhatSmartctlSaysOfADiskEachMinuteIsNotWritten(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)

@@ -176,7 +176,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 	r.memory.deletes(a.UID) // before its end can be seen
 	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
 	if err != nil {
-		r.memory.forget(a.UID)
+		r.memory.keeps(a.UID)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting cluster %s: %w", a.Cluster, err)
@@ -203,7 +203,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 	r.memory.deletes(p.Claim.UID) // before its end can be seen
 	err := r.mergePatch(ctx, p.Claim.DeepCopy(), patch)
 	if err != nil {
-		r.memory.forget(p.Claim.UID)
+		r.memory.keeps(p.Claim.UID)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting the claim go: %w", err)

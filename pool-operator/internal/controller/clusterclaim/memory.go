@@ -19,7 +19,7 @@ type memory struct {
 	written ownwrites.Memory[types.UID]
 
 	mu sync.Mutex
-	// deleted are clusters that this process deleted, and claims that it let go, whose end it has not seen.
+	// deleted are clusters that this process deleted, and claims whose finalizer it removed, until their end is seen.
 	deleted map[types.UID]bool
 	// late are clusters in which this process recorded a claim that was gone by then.
 	late map[types.UID]bool
@@ -35,14 +35,21 @@ func newMemory() *memory {
 	return &memory{deleted: map[types.UID]bool{}, late: map[types.UID]bool{}, granted: map[types.UID]time.Time{}}
 }
 
-// deletes remembers that this process deletes a cluster, or lets a claim go.
+// deletes remembers that this process deletes a cluster, or removes the finalizer of a claim.
 func (m *memory) deletes(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.deleted[uid] = true
 }
 
-// dying says whether this process deleted the cluster, or let the claim go.
+// keeps takes deletes back after the write failed. What else is remembered of the object stays.
+func (m *memory) keeps(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.deleted, uid)
+}
+
+// dying says whether this process deleted the cluster, or removed the finalizer of the claim.
 func (m *memory) dying(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

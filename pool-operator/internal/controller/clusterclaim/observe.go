@@ -6,12 +6,12 @@ package clusterclaim
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
@@ -24,7 +24,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pa
 	if err := r.Client.Get(ctx, key, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	dropped := slices.Contains(claim.Finalizers, hivev1.FinalizerClusterClaim) && r.memory.dying(claim.UID)
+	dropped := controllerutil.ContainsFinalizer(claim, hivev1.FinalizerClusterClaim) && r.memory.dying(claim.UID)
 	p := &pass{behind: r.memory.ahead(claim) || dropped}
 	p.Claim = claim
 	poolKey := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.ClusterPoolName}

@@ -210,7 +210,30 @@ func TestAClusterThatIsProtectedMeanwhileIsNotDeleted(t *testing.T) {
 	require.Equal(t, hivev1.ReasonClusterDeleting, hivev1.FindCondition(s.claim(t).Status.Conditions, hivev1.ClusterClaimRunning).Reason)
 }
 
-func TestAClaimIsLetGoOnce(t *testing.T) {
+// An abandoned cluster is one in which the claim was recorded after it was gone: no user had it, so it is deleted without the grace of other orphans.
+func TestALostRaceForAnAbandonedClusterIsWonLater(t *testing.T) {
+	raced := false
+	objects := released()[1:]
+	s := newShell(t, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if !raced {
+				raced = true
+				require.NoError(t, c.Patch(ctx, obj.DeepCopyObject().(client.Object), mergePatchOf(`{"metadata":{"labels":{"of":"another-writer"}}}`)))
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	}, objects...)
+	s.memory.abandons("uid-x")
+	cd := &hivev1.ClusterDeployment{}
+	_, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.NoError(t, s.Client.Get(t.Context(), types.NamespacedName{Namespace: "x", Name: "x"}, cd))
+	_, err = s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.True(t, apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd)))
+}
+
+func TestTheFinalizerOfAClaimIsRemovedOnce(t *testing.T) {
 	writes := 0
 	s := newShell(t, interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
