@@ -122,9 +122,12 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 ##@ Test
 
+# What runs at the end beside the journeys, which leave processors idle: e2e-kind.
+BESIDE ?=
+
 test: prerequisites controlplane build live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@rm -rf $(LOGS)
-	@$(MAKE) -k -j$(JOBS) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) || { \
+	@$(MAKE) -k -j$(JOBS) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) $(BESIDE) || { \
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
 
 # What "go test" printed, a file for each suite. The log of an operator is longer than the failure it stands beside.
@@ -234,16 +237,21 @@ compile-tests = $(BIN)/progress -label "tests of $1" -C $1 -tests $2
 e2e: controlplane build ## User journeys, rendered overlays and clusterctl move, on the local control plane.
 	@$(MAKE) -j2 $(addprefix journeys-,e2e $(ALONE))
 
+# Packages that take longest begin first, or processors would be idle at the end.
+LONGEST_e2e := ./upgrade ./journeys ./pages
+
 # Journeys wait for the same as the other tests, which are longer: else they would begin before them.
 $(addprefix journeys-,e2e $(ALONE)): journeys-%: controlplane $(BIN)/raced
 	@echo "== $*"
 	@mkdir -p $(LOGS)
 	@$(call compile-tests,$*,./...)
-	@go -C $* test $(TEST_FLAGS) -count=1 -p 2 ./... $(log)
+	@go -C $* test $(TEST_FLAGS) -count=1 -p 2 $(LONGEST_$(*F)) ./... $(log)
 
-e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
+e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE, or what the program KIND_UP prints).
+	@mkdir -p $(LOGS)
 	@echo "== e2e in kind"
-	@E2E_ENVIRONMENT=kind go -C e2e test -count=1 -shuffle=on -timeout=45m -v ./journeys/...
+	@image=$${KIND_NODE_IMAGE:-$${KIND_UP:+$$("$$KIND_UP")}}; \
+	KIND_NODE_IMAGE=$$image E2E_ENVIRONMENT=kind go -C e2e test -count=1 -shuffle=on -timeout=45m -v ./journeys/... $(log)
 
 e2e-kind-production: prerequisites controlplane build $(BIN)/kind ## Install a release, use, upgrade and remove it, with two replicas on three nodes of kind (KIND_NODE_IMAGE).
 	@hack/release --dist=$(BIN)/dist --platforms=linux/$$(go env GOARCH) v0.2.0 $(OPERATORS) control-plane
