@@ -176,6 +176,36 @@ func TestClaim(t *testing.T) {
 	assert.Contains(t, said, "asks the pool small")
 }
 
+// The rights in a cluster are written before its claim says that it runs, but an API server may learn of them later.
+func TestRightsThatComeAfterTheClaim(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	u.allow("jane", rbacv1.PolicyRule{APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterclaims"}, Verbs: []string{"create", "get"}})
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}}
+	u.make(claim, nil)
+	u.serve(claim)
+	var stdout, stderr screen
+	done := make(chan error, 1)
+	go func() {
+		done <- u.execute(&stdout, &stderr, "--as=jane", "claim", "small", "--name=mine", "--save-kubeconfig=-")
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), " runs") }, 20*time.Second, 50*time.Millisecond)
+	u.allow("jane", rbacv1.PolicyRule{APIGroups: []string{"", "hive.openshift.io"}, Resources: []string{"secrets", "clusterdeployments"}, Verbs: []string{"get"}})
+	require.NoError(t, <-done, stderr.String())
+	assert.Equal(t, "the kubeconfig", stdout.String())
+}
+
+// allow gives a user rights in the namespace.
+func (u *terminal) allow(user string, rule rbacv1.PolicyRule) {
+	u.Helper()
+	name := "of-" + user + "-" + rule.Resources[0]
+	u.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}}, nil)
+	u.make(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, nil)
+}
+
 // serve does for a claim what pool-operator would do.
 func (u *terminal) serve(claim *hivev1.ClusterClaim) {
 	u.Helper()
@@ -310,12 +340,7 @@ func TestStatus(t *testing.T) {
 func TestStatusWithTheRightsOfOneNamespace(t *testing.T) {
 	u := newTerminal(t)
 	u.pool("bad", condition(hivev1.ClusterPoolReady, corev1.ConditionFalse, hivev1.ReasonMissing, "no image set"))
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterpools"}, Verbs: []string{"list"}}}}
-	u.make(role, nil)
-	u.make(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "view"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "view"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-	}, nil)
+	u.allow("alice", rbacv1.PolicyRule{APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterpools"}, Verbs: []string{"list"}})
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // rights are there a moment after they were written
 		out, said, err := u.run("status", "--as=alice")
 		require.NoError(c, err, said)

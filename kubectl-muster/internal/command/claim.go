@@ -228,9 +228,22 @@ func waiting(claim *hivev1.ClusterClaim, message string) string {
 	return line
 }
 
-// kubeconfigOf reads the administrator's kubeconfig of the cluster in a namespace, with the rights of a claim's subject: the cluster by its name, and the Secret
-// that it names.
-func kubeconfigOf(ctx context.Context, c client.Reader, namespace string) ([]byte, error) {
+// rightsFollow is for how long an API server may not know rights yet that were written before the claim said that its cluster runs.
+const rightsFollow = 10 * time.Second
+
+// kubeconfigOf reads the administrator's kubeconfig of the cluster in a namespace, with the rights of a claim's subject, which may not be in force yet.
+func kubeconfigOf(ctx context.Context, c client.Reader, namespace string) (kubeconfig []byte, err error) {
+	patience, cancel := context.WithTimeout(ctx, rightsFollow)
+	defer cancel()
+	_ = wait.PollUntilContextCancel(patience, interval, true, func(context.Context) (bool, error) {
+		kubeconfig, err = readKubeconfig(ctx, c, namespace)
+		return !apierrors.IsForbidden(err), nil
+	})
+	return kubeconfig, err
+}
+
+// readKubeconfig reads the cluster by its name, and the Secret that it names.
+func readKubeconfig(ctx context.Context, c client.Reader, namespace string) ([]byte, error) {
 	cluster := &hivev1.ClusterDeployment{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: namespace}, cluster); err != nil {
 		return nil, fmt.Errorf("reading the cluster %s: %w", namespace, err)
