@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -372,6 +373,32 @@ func TestMustGather(t *testing.T) {
 	}
 	_, _, err := u.run("must-gather", "--file="+file)
 	require.Error(t, err, "an archive is not overwritten")
+}
+
+// An archive is wanted most where something is broken: a node that is down takes nothing but the logs of its own pods from it.
+func TestMustGatherBesideANodeThatIsDown(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "down-"}}
+	require.NoError(t, u.Create(t.Context(), node))
+	t.Cleanup(func() { _ = u.Delete(context.WithoutCancel(t.Context()), node) })
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 1
+	require.NoError(t, u.Status().Update(t.Context(), node))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pool-operator-0", Labels: map[string]string{"app.kubernetes.io/part-of": "muster"}},
+		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "manager", Image: "pool-operator:v1"}}},
+	}
+	u.make(pod, func() { pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "manager", RestartCount: 1}} })
+	file := filepath.Join(t.TempDir(), "archive.tar.gz")
+	_, said, err := u.run("must-gather", "--file="+file)
+	require.NoError(t, err, said)
+	files := unpack(t, file)
+	assert.Contains(t, files, "muster/objects/clusterpools.hive.openshift.io/"+u.namespace+"/small.yaml")
+	assert.Contains(t, files, "muster/events/"+u.namespace+".yaml")
+	missing := "log of " + u.namespace + "/pool-operator-0: "
+	assert.Contains(t, files["muster/missing.txt"], missing)
+	assert.Contains(t, said, "left out: "+missing)
 }
 
 func unpack(t *testing.T, file string) map[string]string {

@@ -21,7 +21,7 @@ func (s *session) gather() *cobra.Command {
 		Short: "Collect objects, events and logs into one archive without secrets",
 		Long: "Collect the objects of Muster's kinds, their events, and the operators' logs into one archive, for support.\n\n" +
 			"No Secret and no ConfigMap is read. Tokens, private keys, first-boot data and what addresses hold beside host and path are taken out. " +
-			"missing.txt in the archive names what you may not read. Look through it before you hand it on: names and network addresses stay.",
+			"missing.txt in the archive names what you may not read, or does not answer. Look through it before you hand it on: names and network addresses stay.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return s.runGather(c.Context(), file, c.Flags().Changed("namespace"))

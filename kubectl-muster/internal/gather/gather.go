@@ -16,7 +16,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,9 +35,13 @@ var groups = map[string][]string{
 // partOf marks what the operators run as.
 const partOf = "app.kubernetes.io/part-of=muster"
 
+const page = 500
+
+// What is read of the log of one container: its last lines, in at most so many bytes. A kubelet that does not answer in time is left out.
 const (
-	page     = 500
-	logBytes = 16 << 20 // of one container
+	logLines   = 50_000
+	logBytes   = 16 << 20
+	logTimeout = time.Minute
 )
 
 // Options say what is collected.
@@ -59,7 +62,8 @@ type archive struct {
 }
 
 // Write collects objects of Muster's kinds, their events, and the operators' pods and logs into a gzipped tar archive. A part that cannot be
-// read is named in missing.txt; an error means that the archive is not whole. It reads no Secret and no ConfigMap.
+// read is named in missing.txt, with the reason: archives are wanted most where something does not answer. An error means that there is no archive.
+// It reads no Secret and no ConfigMap.
 func Write(ctx context.Context, config *rest.Config, out io.Writer, options Options) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -100,8 +104,10 @@ func (a *archive) collect(ctx context.Context, clients kubernetes.Interface, obj
 // kinds writes the objects of all kinds that are served, and returns the namespaces that have one.
 func (a *archive) kinds(ctx context.Context, clients kubernetes.Interface, objects dynamic.Interface) (map[string]bool, error) {
 	lists, err := clients.Discovery().ServerPreferredResources()
-	if len(lists) == 0 && err != nil {
-		return nil, err
+	if err != nil {
+		if err := a.miss(ctx, "kinds", err); err != nil {
+			return nil, err
+		}
 	}
 	namespaces := make(map[string]bool)
 	for _, list := range lists {
@@ -136,7 +142,7 @@ func (a *archive) objects(ctx context.Context, objects dynamic.Interface, resour
 	for {
 		list, err := reader.List(ctx, options)
 		if err != nil {
-			return a.miss(resource.GroupResource().String(), err)
+			return a.miss(ctx, resource.GroupResource().String(), err)
 		}
 		for i := range list.Items {
 			if err := a.object(resource, &list.Items[i]); err != nil {
@@ -171,7 +177,7 @@ func (a *archive) operators(ctx context.Context, clients kubernetes.Interface, o
 	}
 	pods, err := clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, labelled)
 	if err != nil {
-		return a.miss("logs", err)
+		return a.miss(ctx, "logs", err)
 	}
 	for i := range pods.Items {
 		if err := a.logs(ctx, clients, &pods.Items[i]); err != nil {
@@ -193,12 +199,9 @@ func (a *archive) logs(ctx context.Context, clients kubernetes.Interface, pod *c
 				name = status.Name + ".previous.log"
 			}
 			a.progress("log of " + pod.Namespace + "/" + pod.Name)
-			limit := int64(logBytes)
-			log, err := clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
-				Container: status.Name, Previous: previous, Timestamps: true, LimitBytes: &limit,
-			}).DoRaw(ctx)
+			log, err := read(ctx, clients, pod, status.Name, previous)
 			if err != nil {
-				if err := a.miss("log of "+pod.Namespace+"/"+pod.Name, err); err != nil {
+				if err := a.miss(ctx, "log of "+pod.Namespace+"/"+pod.Name, err); err != nil {
 					return err
 				}
 				continue
@@ -211,6 +214,15 @@ func (a *archive) logs(ctx context.Context, clients kubernetes.Interface, pod *c
 	return nil
 }
 
+// read returns the end of the log of a container that runs, or of the one before it.
+func read(ctx context.Context, clients kubernetes.Interface, pod *corev1.Pod, container string, previous bool) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	return clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+		Container: container, Previous: previous, Timestamps: true, TailLines: new(int64(logLines)), LimitBytes: new(int64(logBytes)),
+	}).DoRaw(ctx)
+}
+
 // events writes the events of all namespaces that something was found in.
 func (a *archive) events(ctx context.Context, objects dynamic.Interface, namespaces map[string]bool) error {
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "events"}
@@ -218,7 +230,7 @@ func (a *archive) events(ctx context.Context, objects dynamic.Interface, namespa
 		a.progress("events of " + namespace)
 		list, err := objects.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			if err := a.miss("events of "+namespace, err); err != nil {
+			if err := a.miss(ctx, "events of "+namespace, err); err != nil {
 				return err
 			}
 			continue
@@ -237,13 +249,15 @@ func (a *archive) events(ctx context.Context, objects dynamic.Interface, namespa
 	return nil
 }
 
-// miss notes what the user may not read, or what is gone meanwhile; other errors end the collection.
-func (a *archive) miss(what string, err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) {
-		a.missing = append(a.missing, fmt.Sprintf("%s: %s", what, Text(err.Error())))
-		return nil
+// miss notes what could not be read, and why. The end of the context ends the collection.
+func (a *archive) miss(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	line := fmt.Sprintf("%s: %s", what, Text(err.Error()))
+	a.missing = append(a.missing, line)
+	a.progress("left out: " + line)
+	return nil
 }
 
 func (a *archive) progress(step string) {
