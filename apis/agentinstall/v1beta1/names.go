@@ -133,6 +133,9 @@ const (
 	ReasonBackendError = "BackendError"
 	ReasonInputError   = "InputError"
 
+	// ReasonNotAvailable: the service does not know the machine; nothing is known of it until it registers.
+	ReasonNotAvailable = "NotAvailable"
+
 	ReasonAgentIsConnected    = "AgentIsConnected"
 	ReasonAgentIsDisconnected = "AgentIsDisconnected"
 

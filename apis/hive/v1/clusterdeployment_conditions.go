@@ -126,6 +126,9 @@ const (
 	ReasonDeprovisionFailed = "DeprovisionFailed"
 )
 
+// ReasonClusterInstallNotFound is the reason of ClusterDeploymentRequirementsMet when the install object, or its kind, does not exist, or may not be read.
+const ReasonClusterInstallNotFound = "ClusterInstallNotFound"
+
 // Reasons of ClusterDeploymentProvisionStopped.
 const (
 	// ReasonProvisionNotStopped: installation goes on or has succeeded. The condition is False.

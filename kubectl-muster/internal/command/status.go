@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -65,11 +64,13 @@ func watched() []struct {
 		{"BareMetalHost", "discovery-operator", &metal3v1.BareMetalHostList{}},
 		{"InfraEnv", "agent-service", &agentv1.InfraEnvList{}},
 		{"Agent", "agent-service", &agentv1.AgentList{}},
+		{"AgentReservation", "agent-service", &agentv1.AgentReservationList{}},
 		{"AgentClusterInstall", "agent-service", &hiveextv1.AgentClusterInstallList{}},
 		{"IPPool", "ipam-operator", &ipamv1.IPPoolList{}},
 		{"IPClaim", "ipam-operator", &ipamv1.IPClaimList{}},
 		{"ClusterPool", "pool-operator", &hivev1.ClusterPoolList{}},
 		{"ClusterDeployment", "pool-operator", &hivev1.ClusterDeploymentList{}},
+		{"MachinePool", "deploy/crds/machine-pool", &hivev1.MachinePoolList{}},
 		{"ClusterClaim", "pool-operator", &hivev1.ClusterClaimList{}},
 	}
 }
@@ -181,8 +182,10 @@ func (r *report) read(ctx context.Context, c client.Reader, kind, operator strin
 		r.LeftOut = append(r.LeftOut, kind+": "+operator+" is not installed")
 	case apierrors.IsForbidden(err):
 		r.LeftOut = append(r.LeftOut, kind+": you may not list it")
+	case ctx.Err() != nil:
+		return err
 	case err != nil:
-		return errors.Join(fmt.Errorf("listing objects of the kind %s", kind), err)
+		r.LeftOut = append(r.LeftOut, kind+": "+err.Error())
 	}
 	return nil
 }

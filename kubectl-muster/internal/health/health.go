@@ -66,12 +66,16 @@ func Of(obj client.Object) []Problem {
 		return claim(o)
 	case *hivev1.ClusterDeployment:
 		return cluster(o)
+	case *hivev1.MachinePool:
+		return machinePool(o)
 	case *hiveextv1.AgentClusterInstall:
 		return installation(o)
 	case *agentv1.InfraEnv:
 		return infraEnv(o)
 	case *agentv1.Agent:
 		return agent(o)
+	case *agentv1.AgentReservation:
+		return reservation(o)
 	case *metal3v1.BareMetalHost:
 		return host(o)
 	case *metal3v1.BareMetalHostDiscovery:

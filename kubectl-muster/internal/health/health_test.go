@@ -67,6 +67,13 @@ func TestOf(t *testing.T) {
 	addresses := func(c []metav1.Condition) *ipamv1.IPPool {
 		return &ipamv1.IPPool{Status: ipamv1.IPPoolStatus{Conditions: c}}
 	}
+	machines := func(c []hivev1.Condition) *hivev1.MachinePool {
+		platform := hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}}
+		return &hivev1.MachinePool{Spec: hivev1.MachinePoolSpec{Platform: platform}, Status: hivev1.MachinePoolStatus{Conditions: c}}
+	}
+	reserved := func(c []agentv1.Condition) *agentv1.AgentReservation {
+		return &agentv1.AgentReservation{Status: agentv1.AgentReservationStatus{Conditions: c}}
+	}
 	broken := &metal3v1.BareMetalHost{}
 	broken.Status.ErrorType, broken.Status.ErrorMessage = metal3v1.RegistrationError, "why"
 	for name, c := range map[string]struct {
@@ -100,16 +107,39 @@ func TestOf(t *testing.T) {
 		"a machine whose installation failed": {
 			agent(agents("Installed", "False", "InstallationFailed", "Connected", "False", "AgentIsDisconnected")), "wrong InstallationFailed",
 		},
-		"a silent Ironic":       {discovery(standard("Ready", "False", "EndpointUnreachable")), "wrong EndpointUnreachable"},
-		"machines that wait":    {discovery(standard("Ready", "False", "MachinesWaiting")), "waiting MachinesWaiting"},
-		"a host":                {&metal3v1.BareMetalHost{}, ""},
-		"a host with an error":  {broken, "wrong registration error"},
-		"addresses":             {addresses(standard("Ready", "True", "Usable", "Exhausted", "False", "AddressesFree")), ""},
-		"exhausted":             {addresses(standard("Ready", "True", "Usable", "Exhausted", "True", "NoAddressFree")), "wrong NoAddressFree"},
-		"out of range":          {addresses(standard("Ready", "False", "AddressesOutOfRange")), "wrong AddressesOutOfRange"},
-		"a kind of others":      {&corev1.Pod{}, ""},
-		"an address that waits": {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "PoolExhausted")}}, "waiting PoolExhausted"},
-		"one of two addresses":  {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "AddressesPending")}}, "waiting AddressesPending"},
+		"a machine that the service lost": {agent(agents("SpecSynced", "Unknown", "NotAvailable", "Connected", "Unknown", "NotAvailable")), "waiting NotAvailable"},
+		"a machine without a report":      {agent(agents("Connected", "True", "AgentIsConnected", "Validated", "Unknown", "ValidationsUnknown")), ""},
+		"a machine that is not wiped":     {agent(agents("Connected", "True", "AgentIsConnected", "Bound", "False", "Unbound", "Released", "False", "WipeFailed")), "wrong WipeFailed"},
+		"a machine that is being wiped":   {agent(agents("Connected", "True", "AgentIsConnected", "Released", "False", "Wiping")), "waiting Wiping"},
+		"a machine without its address":   {agent(agents("Bound", "True", "Bound", "AddressesAssigned", "False", "AddressesMissing")), "waiting AddressesMissing"},
+		"a node that is not Ready":        {agent(agents("Installed", "True", "InstallationCompleted", "Joined", "False", "NodeNotReady")), "waiting NodeNotReady"},
+		"a machine that is installed":     {agent(agents("Installed", "False", "InstallationInProgress", "Joined", "False", "WaitingForBoot")), ""},
+		"machines that are missing": {
+			machines(hive("Ready", "False", "MachinesMissing", "MachinesAvailable", "False", "NoSuitableAgents")), "wrong NoSuitableAgents",
+		},
+		"machines that are being bound":     {machines(hive("Ready", "False", "MachinesMissing", "MachinesAvailable", "False", "Binding")), "waiting Binding"},
+		"machines that join":                {machines(hive("Ready", "False", "Joining", "MachinesAvailable", "True", "MachinesBound")), "waiting Joining"},
+		"machines that failed":              {machines(hive("Ready", "False", "MachinesFailed")), "wrong MachinesFailed"},
+		"machines that wait for a claim":    {machines(hive("Ready", "True", "WaitingForClaim")), ""},
+		"machines of another controller":    {&hivev1.MachinePool{}, ""},
+		"a reservation that is not met":     {reserved(agents("Ready", "False", "TooFewAgents")), "waiting TooFewAgents"},
+		"a reservation that cannot be read": {reserved(agents("Ready", "False", "InvalidSelector")), "wrong InvalidSelector"},
+		"a cluster that lost its claim":     {cluster(hive("ClaimMissing", "True", "ClaimDeleted")), "wrong ClaimMissing"},
+		"a cluster without its installer":   {cluster(hive("RequirementsMet", "False", "ClusterInstallNotFound")), "wrong ClusterInstallNotFound"},
+		"a cluster whose installer waits":   {cluster(hive("RequirementsMet", "False", "ClusterNotReady")), ""},
+		"a cluster that does not stop":      {cluster(hive("Hibernating", "False", "FailedToStop")), "wrong FailedToStop"},
+		"a cluster that stops":              {cluster(hive("Hibernating", "False", "Stopping", "MachinesStopped", "False", "StoppingMachines")), "waiting StoppingMachines"},
+		"a cluster that cannot be removed":  {cluster(hive("Provisioned", "False", "DeprovisionFailed")), "wrong DeprovisionFailed"},
+		"a silent Ironic":                   {discovery(standard("Ready", "False", "EndpointUnreachable")), "wrong EndpointUnreachable"},
+		"machines that wait":                {discovery(standard("Ready", "False", "MachinesWaiting")), "waiting MachinesWaiting"},
+		"a host":                            {&metal3v1.BareMetalHost{}, ""},
+		"a host with an error":              {broken, "wrong registration error"},
+		"addresses":                         {addresses(standard("Ready", "True", "Usable", "Exhausted", "False", "AddressesFree")), ""},
+		"exhausted":                         {addresses(standard("Ready", "True", "Usable", "Exhausted", "True", "NoAddressFree")), "wrong NoAddressFree"},
+		"out of range":                      {addresses(standard("Ready", "False", "AddressesOutOfRange")), "wrong AddressesOutOfRange"},
+		"a kind of others":                  {&corev1.Pod{}, ""},
+		"an address that waits":             {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "PoolExhausted")}}, "waiting PoolExhausted"},
+		"one of two addresses":              {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "AddressesPending")}}, "waiting AddressesPending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := health.Of(c.object)

@@ -45,12 +45,48 @@ func claim(c *hivev1.ClusterClaim) []Problem {
 }
 
 func cluster(c *hivev1.ClusterDeployment) []Problem {
-	for _, bad := range []string{hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentUnreachable} {
+	for _, bad := range []string{
+		hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentUnreachable, hivev1.ClusterDeploymentClaimMissing,
+	} {
 		if at := hivev1.FindCondition(c.Status.Conditions, bad); at != nil && at.Status == corev1.ConditionTrue {
 			return found("ClusterDeployment", c, Wrong, bad, at.Message, at.LastTransitionTime)
 		}
 	}
+	for _, bad := range []struct {
+		condition, reason string
+		how               Severity
+	}{
+		{hivev1.ClusterDeploymentProvisioned, hivev1.ReasonDeprovisionFailed, Wrong},
+		{hivev1.ClusterDeploymentRequirementsMet, hivev1.ReasonClusterInstallNotFound, Wrong},
+		{hivev1.ClusterDeploymentReady, hivev1.ReasonFailedToStartMachines, Wrong},
+		{hivev1.ClusterDeploymentHibernating, hivev1.ReasonFailedToStop, Wrong},
+		{hivev1.ClusterDeploymentMachinesStopped, hivev1.ReasonStoppingMachines, Waiting},
+		{hivev1.ClusterDeploymentMachinesStopped, hivev1.ReasonStartingMachines, Waiting},
+	} {
+		if at := hivev1.FindCondition(c.Status.Conditions, bad.condition); at != nil && at.Status == corev1.ConditionFalse && at.Reason == bad.reason {
+			return found("ClusterDeployment", c, bad.how, at.Reason, at.Message, at.LastTransitionTime)
+		}
+	}
 	return nil
+}
+
+// machinePool reads a MachinePool whose machines agent-service binds; others are their own controllers'.
+func machinePool(p *hivev1.MachinePool) []Problem {
+	if p.Spec.Platform.AgentBareMetal == nil {
+		return nil
+	}
+	ready := hivev1.FindCondition(p.Status.Conditions, hivev1.MachinePoolReady)
+	switch {
+	case ready == nil:
+		return unseen("MachinePool", p, "agent-service")
+	case ready.Status == corev1.ConditionTrue:
+		return nil
+	}
+	if available := hivev1.FindCondition(p.Status.Conditions, hivev1.MachinePoolMachinesAvailable); ready.Reason == hivev1.ReasonMachinesMissing && available != nil {
+		ready = available // it counts why
+	}
+	how := severity(ready.Reason, hivev1.ReasonBinding, hivev1.ReasonClusterNotInstalled, hivev1.ReasonClusterHibernating, hivev1.ReasonInstalling, hivev1.ReasonJoining, hivev1.ReasonReleasing)
+	return found("MachinePool", p, how, ready.Reason, ready.Message, ready.LastTransitionTime)
 }
 
 func installation(i *hiveextv1.AgentClusterInstall) []Problem {
@@ -86,16 +122,42 @@ func agent(a *agentv1.Agent) []Problem {
 	done := installed != nil && installed.Status == corev1.ConditionTrue
 	for _, good := range []string{agentv1.ConditionSpecSynced, agentv1.ConditionConnected, agentv1.ConditionValidated, agentv1.ConditionRequirementsMet} {
 		at := agentv1.FindCondition(a.Status.Conditions, good)
-		if at == nil || at.Status != corev1.ConditionFalse || done && good != agentv1.ConditionSpecSynced {
+		switch {
+		case at == nil || at.Status == corev1.ConditionTrue || done && good != agentv1.ConditionSpecSynced:
+			continue
+		case at.Status == corev1.ConditionUnknown && at.Reason != agentv1.ReasonNotAvailable:
 			continue
 		}
-		how := severity(at.Reason, agentv1.ReasonAgentIsNotApproved, agentv1.ReasonValidationsUserPending, agentv1.ReasonAgentNotReady, agentv1.ReasonAgentAlreadyInstalling)
+		how := severity(at.Reason, agentv1.ReasonNotAvailable, agentv1.ReasonAgentIsNotApproved, agentv1.ReasonValidationsUserPending, agentv1.ReasonAgentNotReady, agentv1.ReasonAgentAlreadyInstalling)
 		return found("Agent", a, how, at.Reason, at.Message, at.LastTransitionTime)
 	}
 	if bound := agentv1.FindCondition(a.Status.Conditions, agentv1.ConditionBound); bound != nil && bound.Reason == agentv1.ReasonUnbindingPendingUserAction {
 		return found("Agent", a, Waiting, bound.Reason, bound.Message, bound.LastTransitionTime)
 	}
+	for _, good := range []string{agentv1.ConditionReleased, agentv1.ConditionAddressesAssigned, agentv1.ConditionJoined} {
+		at := agentv1.FindCondition(a.Status.Conditions, good)
+		if at == nil || at.Status != corev1.ConditionFalse || good == agentv1.ConditionJoined && !done {
+			continue
+		}
+		how := Waiting
+		if at.Reason == agentv1.ReasonWipeFailed {
+			how = Wrong
+		}
+		return found("Agent", a, how, at.Reason, at.Message, at.LastTransitionTime)
+	}
 	return nil
+}
+
+func reservation(r *agentv1.AgentReservation) []Problem {
+	ready := agentv1.FindCondition(r.Status.Conditions, agentv1.ConditionReady)
+	switch {
+	case ready == nil:
+		return unseen("AgentReservation", r, "agent-service")
+	case ready.Status == corev1.ConditionTrue:
+		return nil
+	}
+	how := severity(ready.Reason, agentv1.ReasonTooFewAgents, agentv1.ReasonReserving, agentv1.ReasonReservationExpired, agentv1.ReasonReservationEnded)
+	return found("AgentReservation", r, how, ready.Reason, ready.Message, ready.LastTransitionTime)
 }
 
 func host(h *metal3v1.BareMetalHost) []Problem {

@@ -44,8 +44,6 @@ const retryMissing = 30 * time.Second
 const (
 	// reasonInstallStopped is the reason of hivev1.ClusterDeploymentProvisionStopped when the install object gives none.
 	reasonInstallStopped = "ClusterInstallStopped"
-	// reasonInstallNotFound is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object cannot be read.
-	reasonInstallNotFound = "ClusterInstallNotFound"
 	// reasonRequirementsMet is its reason when the installer has all that it needs.
 	reasonRequirementsMet = "AllRequirementsMet"
 	// reasonRequirementsNotMet is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object gives none.
@@ -82,7 +80,7 @@ func Plan(now time.Time, s Snapshot) Decision {
 		if s.Cluster.Spec.Installed { // the cluster no longer needs what installed it
 			return Decision{}
 		}
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, reasonInstallNotFound, s.Obstacle)
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, hivev1.ReasonClusterInstallNotFound, s.Obstacle)
 		d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, hivev1.ReasonProvisioning, s.Obstacle)
 		return Decision{Status: &d.status, RequeueAfter: retryMissing}
 	}

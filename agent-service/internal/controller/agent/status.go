@@ -22,7 +22,6 @@ import (
 const kindDayTwo = "AddToExistingClusterHost"
 
 const (
-	reasonNotAvailable  = "NotAvailable"
 	reasonUnknownStatus = "UnknownStatus"
 )
 
@@ -34,7 +33,7 @@ func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
 		for _, unknown := range []string{
 			agentv1.ConditionConnected, agentv1.ConditionRequirementsMet, agentv1.ConditionValidated, agentv1.ConditionInstalled, agentv1.ConditionBound,
 		} {
-			conditions = append(conditions, condition(unknown, corev1.ConditionUnknown, reasonNotAvailable,
+			conditions = append(conditions, condition(unknown, corev1.ConditionUnknown, agentv1.ReasonNotAvailable,
 				"The service does not know this host: it was deregistered, or the service lost its data. It comes back when the machine registers; delete the Agent where it does not."))
 		}
 		said.DebugInfo.State, said.DebugInfo.StateInfo = "", ""
