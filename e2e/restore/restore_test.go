@@ -19,6 +19,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
@@ -62,6 +63,9 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	lost := newCluster(t)
 	lost.StartOperators("")
 	lost.Fill()
+	details := &metal3v1.HardwareData{ObjectMeta: estate.Named("node-1")}
+	details.Spec.HardwareDetails = &metal3v1.HardwareDetails{Hostname: "node-1"}
+	lost.Make(details)
 	var before estate.Estate
 	require.EventuallyWithT(t, func(c *assert.CollectT) { before = lost.Read(c) }, estate.Patience, estate.Interval)
 	require.Len(t, before.Addresses, 3)
@@ -75,6 +79,9 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	run(restored, "restore", dir) // an interrupted one is run again
 	restored.StartOperators("")
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, before, restored.Read(c)) }, estate.Patience, estate.Interval)
+
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(details), details))
+	assert.Equal(t, "node-1", details.Spec.HardwareDetails.Hostname)
 
 	// The operators are at work: a new claim gets what is free.
 	another := &ipamv1.IPClaim{ObjectMeta: estate.Named("another")}
