@@ -42,6 +42,16 @@ func Understand(reply agentproto.StepReply) (func(*domain.Host), error) {
 	}
 }
 
+// podmanFailed is the exit code of podman where it could not start a container.
+const podmanFailed = 125
+
+// AlreadyRuns is true for a reply that says nothing but that the agent is still at the step. Agents of assisted-service run each step in a container of a fixed name, and
+// begin it again when they are asked again: by another replica, or after a restart of the service.
+func AlreadyRuns(reply agentproto.StepReply, h *domain.Host) bool {
+	_, name, named := strings.Cut(reply.Error, "the container name ")
+	return named && reply.ExitCode == podmanFailed && h.Assisted() && strings.Contains(name, "is already in use")
+}
+
 func understandNTP(output string, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.NTPReply
 	if json.Unmarshal([]byte(output), &report) != nil {

@@ -221,7 +221,12 @@ func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
 	prepare() // it does not say again within an hour what it said
 	agent.reply("container-image-availability", "", `{"images":[{"name":"quay.example.com/muster/installer:1","result":"success"}]}`)
 	require.Contains(t, agent.poll(), "install")
-	failed := w.call(agent.token, "POST", agent.path+"/instructions", map[string]any{"step_type": "install", "step_id": "install-1", "exit_code": 1, "error": "no space left"})
+	// It was asked twice, as by two replicas: the first installation goes on.
+	again := w.call(agent.token, "POST", agent.path+"/instructions", map[string]any{"step_type": "install", "step_id": "install-1", "exit_code": 125, "error": "Error: creating " +
+		"container storage: the container name \"assisted-installer\" is already in use by 331fe687f4af. You have to remove that container to be able to reuse that name: that name is already in use"})
+	require.Equal(t, http.StatusNoContent, again.status, again.raw)
+	require.Equal(t, "installing", w.call(admin, "GET", agent.path, nil).text("status"))
+	failed := w.call(agent.token, "POST", agent.path+"/instructions", map[string]any{"step_type": "install", "step_id": "install-1", "exit_code": 125, "error": "Error: no space left"})
 	require.Equal(t, http.StatusNoContent, failed.status, failed.raw)
 	asked := agent.poll()
 	assert.Contains(t, asked, "logs-gather")

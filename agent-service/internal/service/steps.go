@@ -146,6 +146,9 @@ func sumOf(r agentproto.StepReply) uint64 {
 
 // take keeps what a reply says.
 func (s *Machines) take(ctx context.Context, h *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
+	if hostplan.AlreadyRuns(reply, h) {
+		return nil
+	}
 	if reply.ExitCode == agentproto.MediaLost {
 		return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 			h.MediaConnected = false
