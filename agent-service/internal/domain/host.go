@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -210,6 +211,11 @@ func (h *Host) CheckInstallerArgs(installerArgs string) error {
 		return Refuse(Invalid, "InstallerArgsInvalid", "%s", Truncate(err.Error(), 500))
 	}
 	return nil
+}
+
+// KeepsPartitions is true where an agent of assisted-service is told to keep partitions of the installation disk. It measures the speed of a disk by writing over its beginning.
+func (h *Host) KeepsPartitions() bool {
+	return h.Assisted() && (strings.Contains(h.InstallerArgs, "--save-partlabel") || strings.Contains(h.InstallerArgs, "--save-partindex"))
 }
 
 // Accept is true for what a token carries that has not ended.

@@ -17,10 +17,11 @@ import (
 // Facts are what the life of a host depends on beside its state; c is nil for a free host.
 func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	slow := h.Checks.DiskSpeed == validate.Refused && (c == nil || !slices.Contains(c.IgnoredValidations, validate.DiskSpeed))
+	measured := h.Checks.DiskSpeed != validate.Unknown || h.KeepsPartitions()
 	f := lifecycle.Facts{
 		Connected: r.Connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
 		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && (!h.NeedsAddresses() || !h.Addressing.Waits()), DayTwo: h.DayTwo,
-		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
+		Prepared:   h.Images == validate.Passed && measured && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
 		Resident: h.Resident && r.Reclaims, Unreleased: h.Release.Underway(),

@@ -11,14 +11,13 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // versionNumber is what agents of assisted-service can read as a version; others are left out.
 var versionNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}([-+][0-9A-Za-z.-]+)?$`)
 
-// diskSpeedTimeout is how many seconds they may take to measure a disk.
-const diskSpeedTimeout = "480.00"
+// assistedDiskTimeout is how many seconds agents of assisted-service may take to measure a disk.
+const assistedDiskTimeout = "480.00"
 
 // assistedArguments are those of steps that agents of assisted-service read in another way than ours; own is false for the other steps.
 func (r *Rules) assistedArguments(h *domain.Host, t agentproto.StepType, k Known) (arguments []string, own bool) {
@@ -26,10 +25,6 @@ func (r *Rules) assistedArguments(h *domain.Host, t agentproto.StepType, k Known
 	switch t {
 	case agentproto.StepInstall:
 		return []string{agentproto.Argument(r.assistedInstall(h, c))}, true
-	case agentproto.StepDiskSpeed:
-		// Without a time-out they refuse the step.
-		disk, _ := validate.Disk(r.Subject(h), r.Minimums)
-		return []string{agentproto.Argument(agentproto.DiskArgs{Path: disk.Path}), diskSpeedTimeout}, true
 	case agentproto.StepImageAvailability:
 		// They ask registries only, and the installer's image is what they need.
 		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: slices.Concat([]string{r.InstallerImage}, r.RegistryImages), Timeout: 960})}, true

@@ -224,8 +224,15 @@ func (r *Rules) clusterArguments(h *domain.Host, t agentproto.StepType, k Known)
 	case agentproto.StepLogsGather:
 		return []string{agentproto.Argument(logsArgs(h, c, k.Members))}, true, nil
 	case agentproto.StepDiskSpeed:
+		if h.KeepsPartitions() {
+			return nil, false, nil
+		}
 		disk, _ := validate.Disk(r.Subject(h), r.Minimums)
-		return []string{agentproto.Argument(agentproto.DiskArgs{Path: disk.Path})}, true, nil
+		arguments := []string{agentproto.Argument(agentproto.DiskArgs{Path: disk.Path})}
+		if h.Assisted() { // without a time-out they refuse the step
+			arguments = append(arguments, assistedDiskTimeout)
+		}
+		return arguments, true, nil
 	case agentproto.StepImageAvailability:
 		image, err := r.Image(c, h)
 		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: []string{image.URL}, Timeout: 60})}, err == nil, err

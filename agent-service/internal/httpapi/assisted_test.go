@@ -233,6 +233,29 @@ func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
 	assert.Contains(t, asked, "stop-installation")
 }
 
+// TestPartitionsThatAreKeptAreNotWrittenOver has installer arguments of coreos-installer: agents of assisted-service measure a disk with what writes over its beginning.
+func TestPartitionsThatAreKeptAreNotWrittenOver(t *testing.T) {
+	for _, argument := range []string{"--save-partlabel", "--save-partindex"} {
+		t.Run(argument, func(t *testing.T) {
+			w := newTestEnv(t)
+			admin := w.person("root", "admins")
+			env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+			require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
+			agent := newFieldAgent(w, env)
+			require.Equal(t, 201, agent.register(uuid.NewString()).status)
+			agent.reply("inventory", "", inventory)
+			require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+			require.Equal(t, 201, w.call(admin, "PATCH", agent.path+"/installer-args", map[string]any{"args": []string{argument, "data"}}).status)
+			require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
+			asked := agent.poll()
+			assert.Contains(t, asked, "container-image-availability")
+			assert.NotContains(t, asked, "installation-disk-speed-check")
+			agent.reply("container-image-availability", "", `{"images":[{"name":"quay.example.com/muster/installer:1","result":"success"}]}`)
+			assert.Contains(t, agent.poll(), "install")
+		})
+	}
+}
+
 // TestAnAgentThatTheServiceLostRegistersAgain begins with a host that is gone, as after a lost database: agents of assisted-service wait for ever after 404.
 func TestAnAgentThatTheServiceLostRegistersAgain(t *testing.T) {
 	w := newTestEnv(t)
