@@ -278,3 +278,14 @@ func TestAnAgentThatTheServiceLostRegistersAgain(t *testing.T) {
 		assert.NotEqual(t, 200, w.call(other, "GET", "/infra-envs/"+env+"/hosts/"+uuid.NewString()+"/instructions", nil).status, name)
 	}
 }
+
+func TestAChangeMayRepeatTheNameOfItsCluster(t *testing.T) {
+	w := newTestEnv(t)
+	olga := w.person("olga")
+	path := "/clusters/" + w.cluster(olga, "c")
+	changed := w.call(olga, "PATCH", path, map[string]any{"name": "c", "base_dns_domain": "example.com"})
+	require.Equal(t, http.StatusCreated, changed.status, changed.raw)
+	assert.Equal(t, "example.com", changed.text("base_dns_domain"))
+	assert.Equal(t, http.StatusBadRequest, w.call(olga, "PATCH", path, map[string]any{"name": "d"}).status)
+	assert.Equal(t, http.StatusNotFound, w.call(w.person("joe"), "PATCH", path, map[string]any{"name": "c"}).status)
+}

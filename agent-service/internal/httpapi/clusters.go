@@ -75,8 +75,14 @@ func (s *clusters) GetCluster(ctx context.Context, r api.GetClusterRequestObject
 // UpdateCluster implements api.StrictServerInterface.
 func (s *clusters) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestObject) (api.UpdateClusterResponseObject, error) {
 	b := r.Body
-	if value(b.Name) != "" {
-		return nil, invalid("name: a cluster keeps its name; make another one instead")
+	if name := value(b.Name); name != "" { // user interfaces send it with every change
+		before, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
+		if err != nil {
+			return nil, err
+		}
+		if name != before.Name {
+			return nil, invalid("name: a cluster keeps its name; make another one instead")
+		}
 	}
 	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *domain.ClusterSettings) error {
 		set(&settings.PullSecret, b.PullSecret)
