@@ -35,6 +35,14 @@ type HostKey struct {
 	HostID     string
 }
 
+// Said is what an agent of assisted-service found out about a cluster. It does not say within an hour what it said last, also where the host comes back to the cluster.
+type Said struct {
+	ClusterID string
+	Domains   map[string]bool `json:",omitempty"`
+	API       validate.Check  `json:",omitempty"`
+	APIDetail string          `json:",omitempty"`
+}
+
 // Host is a machine that registered with an InfraEnv.
 type Host struct {
 	HostKey
@@ -68,6 +76,8 @@ type Host struct {
 	// Images is whether the cluster's image can be had, asked before an installation. ImagesDetail names the one that cannot.
 	Images       validate.Check
 	ImagesDetail string `json:",omitempty"`
+	// Said is what the agent found out about the cluster that the host was in last.
+	Said Said `json:",omitzero"`
 	// Stamps are those of tokens that count.
 	Stamps Stamps
 	// Fingerprint and BootID are of the last registration.
@@ -266,10 +276,24 @@ func (h *Host) ForgetPreparation() {
 
 // Leave ends a binding at a time: what the tenant said of the host goes, what the machine reported stays.
 func (h *Host) Leave(now time.Time) {
+	if h.Assisted() && (h.Checks.Domains != nil || h.Checks.API != validate.Unknown) {
+		h.Said = Said{ClusterID: h.ClusterID, Domains: h.Checks.Domains, API: h.Checks.API, APIDetail: h.Checks.APIDetail}
+	}
 	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, StartedAt: now, Wipe: h.Wipe}
 	h.Node = Node{}
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: AutoAssign, RequestedHostname: h.FreeHostname}
 	h.FreeHostname, h.Validations = "", nil // their sentences name the cluster and what the host was called there
 	h.Checks = validate.Checks{Registry: h.Checks.Registry, RegistryDetail: h.Checks.RegistryDetail, DiskSpeed: h.Checks.DiskSpeed}
+}
+
+// Join begins a binding: of what the agent found out about clusters, only what is of this one counts.
+func (h *Host) Join(clusterID string, dayTwo bool) {
+	h.ClusterID, h.DayTwo, h.FreeHostname, h.Release, h.Addressing = clusterID, dayTwo, h.RequestedHostname, Release{}, Addressing{}
+	h.Wipe = "" // of the MachinePool that bound it before
+	said := Said{}
+	if h.Assisted() && h.Said.ClusterID == clusterID {
+		said = h.Said
+	}
+	h.Checks.Domains, h.Checks.API, h.Checks.APIDetail = said.Domains, said.API, said.APIDetail
 }

@@ -104,7 +104,7 @@ func (p *Plan) Apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayT
 	for _, effect := range o.Effects {
 		switch effect {
 		case lifecycle.ForgetDiscovery:
-			h.Twin, h.TwinAt = "", time.Time{}
+			h.Twin, h.TwinAt, h.Said = "", time.Time{}, domain.Said{}
 			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images, h.ImagesDetail = emptySummary, nil, noChecks, nil, true, validate.Unknown, ""
 		case lifecycle.ForgetInstallation:
 			h.Progress, h.Bootstrap, h.Attempts = domain.Progress{}, false, 0
@@ -114,8 +114,7 @@ func (p *Plan) Apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayT
 		case lifecycle.LeaveCluster:
 			h.Leave(p.Now)
 		case lifecycle.JoinCluster:
-			h.ClusterID, h.DayTwo, h.FreeHostname, h.Release, h.Addressing = clusterID, dayTwo, h.RequestedHostname, domain.Release{}, domain.Addressing{}
-			h.Wipe = "" // of the MachinePool that bound it before
+			h.Join(clusterID, dayTwo)
 		case lifecycle.EndTokens:
 			h.Stamps = domain.Stamps{Registration: p.NewStamp(), Binding: p.NewStamp()}
 		case lifecycle.Reassess:

@@ -289,3 +289,34 @@ func TestAChangeMayRepeatTheNameOfItsCluster(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, w.call(olga, "PATCH", path, map[string]any{"name": "d"}).status)
 	assert.Equal(t, http.StatusNotFound, w.call(w.person("joe"), "PATCH", path, map[string]any{"name": "c"}).status)
 }
+
+// TestAHostComesBackToTheClusterThatItWasIn has an agent that does not say again within an hour what it said last.
+func TestAHostComesBackToTheClusterThatItWasIn(t *testing.T) {
+	w := newTestEnv(t)
+	admin := w.person("root", "admins")
+	env, cluster, other := w.infraEnv(admin, "e"), w.cluster(admin, "c"), w.cluster(admin, "d")
+	for _, id := range []string{cluster, other} {
+		require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+id, map[string]any{"control_plane_count": 1, "base_dns_domain": "example.com", "user_managed_networking": true}).status)
+	}
+	agent := newFieldAgent(w, env)
+	require.Equal(t, 201, agent.register(uuid.NewString()).status)
+	agent.reply("inventory", "", inventory)
+	bind := func(id string) string {
+		require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": id}).status)
+		assert.Contains(t, agent.poll(), "domain-resolution")
+		return w.call(admin, "GET", agent.path, nil).text("status")
+	}
+	unbind := func() { require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/unbind", nil).status) }
+	require.Equal(t, "insufficient", bind(cluster), "its names have to be resolved first")
+	agent.reply("domain-resolution", "domain_resolution_response", `{"resolutions":[{"domain_name":"api.c.example.com","ipv4_addresses":["10.0.0.9"],"ipv6_addresses":[]},`+
+		`{"domain_name":"api-int.c.example.com","ipv4_addresses":["10.0.0.9"],"ipv6_addresses":[]},{"domain_name":"console-openshift-console.apps.c.example.com","ipv4_addresses":["10.0.0.9"],"ipv6_addresses":[]}]}`)
+	require.Equal(t, "known", w.call(admin, "GET", agent.path, nil).text("status"))
+	unbind()
+	assert.Equal(t, "known", bind(cluster), "the agent is asked, and says nothing: it is as it was")
+	unbind()
+	assert.Equal(t, "insufficient", bind(other), "that says nothing of another cluster")
+	unbind()
+	require.Equal(t, 201, agent.register(agent.path[strings.LastIndex(agent.path, "/")+1:]).status)
+	agent.reply("inventory", "", inventory)
+	assert.Equal(t, "insufficient", bind(cluster), "an agent that starts again says all again")
+}
