@@ -4,6 +4,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -139,15 +140,13 @@ func (s *Subject) keeps(t hardware.Target) bool {
 	return slices.Contains(s.KeptDisks, t.ID) || slices.Contains(s.KeptDisks, t.Path)
 }
 
-// Disk is the disk that would be installed to: the chosen one, else the best of those that are large enough and may be written to. ok is false where there is none.
+// Disk is the disk that would be installed to: the chosen one, else the best of those that are large enough and may be written to. ok is false where there is none. Clients choose a
+// disk by its id or by its path in either field.
 func Disk(s Subject, minimums Minimums) (target hardware.Target, ok bool) {
 	for _, t := range s.Summary.Targets {
-		switch {
-		case s.DiskPath != "":
-			ok = t.Path == s.DiskPath
-		case s.DiskID != "":
-			ok = t.ID == s.DiskID
-		default:
+		if chosen := cmp.Or(s.DiskPath, s.DiskID); chosen != "" {
+			ok = chosen == t.ID || chosen == t.Path
+		} else {
 			ok = t.SizeBytes >= minimums.of(s.Role).DiskGB*1e9 && !s.keeps(t)
 		}
 		if ok {

@@ -241,7 +241,11 @@ func TestTheDisk(t *testing.T) {
 	assert.Equal(t, "/dev/sda", disk(), "a disk that is too small is not installed to")
 	s.DiskPath = "/dev/sdb"
 	assert.Equal(t, "/dev/sdb", disk(), "the user chose it, and a validation fails")
-	s.DiskPath = "/dev/sdz"
+	s.DiskPath = "b"
+	assert.Equal(t, "/dev/sdb", disk(), "a path may be an id")
+	s.DiskPath, s.DiskID = "", "/dev/sdb"
+	assert.Equal(t, "/dev/sdb", disk(), "an id may be a path")
+	s.DiskPath, s.DiskID = "/dev/sdz", ""
 	assert.Empty(t, disk())
 	s.DiskPath, s.Summary.Targets[1].SizeBytes = "", 60e9
 	assert.Empty(t, disk())
