@@ -1800,11 +1800,13 @@ type Host struct {
 	NtpSources string `json:"ntp_sources,omitempty,omitzero"`
 
 	// Peers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
-	Peers             HostPeers        `json:"peers,omitempty,omitzero"`
-	Progress          HostProgressInfo `json:"progress,omitempty,omitzero"`
-	ProgressStages    []HostStage      `json:"progress_stages,omitempty,omitzero"`
-	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
-	RequestedHostname string           `json:"requested_hostname,omitempty,omitzero"`
+	Peers          HostPeers        `json:"peers,omitempty,omitzero"`
+	Progress       HostProgressInfo `json:"progress,omitempty,omitzero"`
+	ProgressStages []HostStage      `json:"progress_stages,omitempty,omitzero"`
+	RegisteredAt   time.Time        `json:"registered_at,omitempty,omitzero"`
+
+	// RequestedHostname How the host is called: as was requested, else as it reports; its id before that.
+	RequestedHostname string `json:"requested_hostname,omitempty,omitzero"`
 
 	// Reservation Absent where the host is not reserved. Only the user who reserved the host can bind it until the reservation ends.
 	Reservation Reservation `json:"reservation,omitempty,omitzero"`
@@ -1941,11 +1943,13 @@ type HostRegistrationResponse struct {
 	NtpSources string `json:"ntp_sources,omitempty,omitzero"`
 
 	// Peers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
-	Peers             HostPeers        `json:"peers,omitempty,omitzero"`
-	Progress          HostProgressInfo `json:"progress,omitempty,omitzero"`
-	ProgressStages    []HostStage      `json:"progress_stages,omitempty,omitzero"`
-	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
-	RequestedHostname string           `json:"requested_hostname,omitempty,omitzero"`
+	Peers          HostPeers        `json:"peers,omitempty,omitzero"`
+	Progress       HostProgressInfo `json:"progress,omitempty,omitzero"`
+	ProgressStages []HostStage      `json:"progress_stages,omitempty,omitzero"`
+	RegisteredAt   time.Time        `json:"registered_at,omitempty,omitzero"`
+
+	// RequestedHostname How the host is called: as was requested, else as it reports; its id before that.
+	RequestedHostname string `json:"requested_hostname,omitempty,omitzero"`
 
 	// Reservation Absent where the host is not reserved. Only the user who reserved the host can bind it until the reservation ends.
 	Reservation Reservation `json:"reservation,omitempty,omitzero"`

@@ -47,6 +47,9 @@ type link struct{ Name, URL string }
 
 // Name is what people call the machine.
 func (m *machine) Name() string {
+	if id := m.ID.String(); m.RequestedHostname == id { // it has no name yet
+		return id[:8]
+	}
 	return cmp.Or(m.RequestedHostname, m.Inventory.Hostname, m.ID.String()[:8])
 }
 

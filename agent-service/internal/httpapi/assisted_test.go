@@ -320,3 +320,20 @@ func TestAHostComesBackToTheClusterThatItWasIn(t *testing.T) {
 	agent.reply("inventory", "", inventory)
 	assert.Equal(t, "insufficient", bind(cluster), "an agent that starts again says all again")
 }
+
+// TestEveryHostHasAName is what command lines of assisted-service rely on: they look up requested_hostname in each host, and take one that is the id for a host without a name.
+func TestEveryHostHasAName(t *testing.T) {
+	w := newTestEnv(t)
+	olga := w.person("olga")
+	agent := newFieldAgent(w, w.infraEnv(olga, "e"))
+	id := uuid.NewString()
+	require.Equal(t, 201, agent.register(id).status)
+	name := func() string { return w.call(olga, "GET", agent.path, nil).text("requested_hostname") }
+	assert.Equal(t, id, name())
+	agent.reply("inventory", "", inventory)
+	assert.Equal(t, "h1", name(), "as it reports")
+	require.Equal(t, 201, w.call(olga, "PATCH", agent.path, map[string]any{"host_name": "node-0"}).status)
+	assert.Equal(t, "node-0", name())
+	require.Equal(t, 201, w.call(olga, "PATCH", agent.path, map[string]any{"host_name": nil}).status)
+	assert.Equal(t, "h1", name())
+}

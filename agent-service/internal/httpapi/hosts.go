@@ -293,7 +293,7 @@ func (s *server) host(h *domain.Host) api.Host {
 		Kind: api.HostKindHost, ID: id(h.HostID), InfraEnvID: id(h.InfraEnvID), ClusterID: id(h.ClusterID),
 		Href: api.Base + "/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID, Status: api.HostStatus(h.State), StatusInfo: h.StateInfo, StatusUpdatedAt: h.StateUpdatedAt,
 		ValidationsInfo: text(byCategory(h.Validations)), NtpSources: text(h.NTPSources), Role: api.HostRole(h.Role), Bootstrap: h.Bootstrap,
-		RequestedHostname: h.RequestedHostname, InstallationDiskID: h.InstallationDiskID, InstallationDiskPath: h.InstallationDiskPath, InstallerArgs: h.InstallerArgs, SkipFormattingDisks: strings.Join(h.SkipFormattingDisks, ","),
+		RequestedHostname: h.Label(), InstallationDiskID: h.InstallationDiskID, InstallationDiskPath: h.InstallationDiskPath, InstallerArgs: h.InstallerArgs, SkipFormattingDisks: strings.Join(h.SkipFormattingDisks, ","),
 		IgnitionConfigOverrides: h.IgnitionConfigOverrides, IgnitionEndpointTokenSet: h.IgnitionEndpointToken != "", MachineConfigPoolName: h.MachineConfigPool,
 		NodeLabels: text(h.NodeLabels), MediaStatus: api.HostMediaStatusConnected, ConnectionTimedOut: !seen.Connected, DiscoveryAgentVersion: h.AgentVersion,
 		UserName: h.User, Approved: h.Approved, Reservation: s.reservation(h), RegisteredAt: h.RegisteredAt, CheckedInAt: seen.At, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt,
