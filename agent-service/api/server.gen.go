@@ -1545,12 +1545,16 @@ type Cluster struct {
 	ID                   openapi_types.UUID          `json:"id"`
 	ImageInfo            ImageInfo                   `json:"image_info"`
 	IngressVips          []VIP                       `json:"ingress_vips,omitempty,omitzero"`
-	InstallCompletedAt   time.Time                   `json:"install_completed_at,omitempty,omitzero"`
-	InstallStartedAt     time.Time                   `json:"install_started_at,omitempty,omitzero"`
-	Kind                 ClusterKind                 `json:"kind"`
-	MachineNetworks      []CIDR                      `json:"machine_networks,omitempty,omitzero"`
-	Name                 string                      `json:"name,omitempty,omitzero"`
-	NoProxy              string                      `json:"no_proxy,omitempty,omitzero"`
+
+	// InstallCompletedAt 0001-01-01T00:00:00Z before an installation is complete: clients wait for another time.
+	InstallCompletedAt time.Time `json:"install_completed_at"`
+
+	// InstallStartedAt 0001-01-01T00:00:00Z before an installation.
+	InstallStartedAt time.Time   `json:"install_started_at"`
+	Kind             ClusterKind `json:"kind"`
+	MachineNetworks  []CIDR      `json:"machine_networks,omitempty,omitzero"`
+	Name             string      `json:"name,omitempty,omitzero"`
+	NoProxy          string      `json:"no_proxy,omitempty,omitzero"`
 
 	// OpenshiftClusterID The id that an imported cluster has by itself.
 	OpenshiftClusterID    openapi_types.UUID  `json:"openshift_cluster_id,omitempty,omitzero"`

@@ -169,7 +169,9 @@ func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
 	assert.True(t, json.Valid([]byte(ignition.raw)))
 
 	host := w.call(admin, "GET", agent.path, nil)
-	assert.Equal(t, clusterProgress(100, 0, 0, 10), w.call(admin, "GET", "/clusters/"+cluster, nil).body["progress"])
+	installing := w.call(admin, "GET", "/clusters/"+cluster, nil)
+	assert.Equal(t, clusterProgress(100, 0, 0, 10), installing.body["progress"])
+	assert.Equal(t, "0001-01-01T00:00:00Z", installing.text("install_completed_at"), "clients wait until it is another time")
 	total := 0.0
 	for _, stage := range host.body["progress_stages"].([]any) {
 		body := map[string]any{"current_stage": stage, "progress_info": ""}
@@ -187,6 +189,7 @@ func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
 	assert.Contains(t, shown.body, "image_info", "it is required")
 	assert.Equal(t, "installed", shown.text("status"))
 	assert.Equal(t, clusterProgress(100, 100, 100, 100), shown.body["progress"])
+	assert.NotEqual(t, "0001-01-01T00:00:00Z", shown.text("install_completed_at"))
 }
 
 // clusterProgress is the progress of a cluster as it is shown, without zeros.
