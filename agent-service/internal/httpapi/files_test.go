@@ -249,6 +249,18 @@ func TestRequestsOfUserInterfaces(t *testing.T) {
 		require.Equal(t, 201, again.status, "ids of others answer like ids that are free: %s", again.raw)
 		assert.NotEqual(t, taken, again.text("id"))
 	}
+	for server, want := range map[string][3]string{ // name, domain, address
+		"api.near.example.com": {"near", "example.com", ""}, "192.0.2.9": {"near-day2", "<nil>", "192.0.2.9"}, "2001:db8::9": {"near-day2", "<nil>", "2001:db8::9"},
+		"lb.example.com": {"near-day2", "<nil>", ""},
+	} {
+		got := w.call(admin, "POST", "/clusters/import", map[string]any{"name": "near-day2", "api_vip_dnsname": server, "openshift_cluster_id": "5f5a8f0f-3a7d-4b8c-9d0e-1f2a3b4c5d6f"})
+		require.Equal(t, 201, got.status, got.raw)
+		address := ""
+		if vips, there := got.body["api_vips"].([]any); there {
+			address = vips[0].(map[string]any)["ip"].(string)
+		}
+		assert.Equal(t, want, [3]string{got.text("name"), got.text("base_dns_domain"), address}, server)
+	}
 	assert.Equal(t, 202, w.call(admin, "POST", "/clusters/"+imported.text("id")+"/actions/allow-add-hosts", nil).status)
 	found := w.call(w.person("joe"), "GET", "/clusters?limit=1&openshift_cluster_id="+imported.text("openshift_cluster_id"), nil)
 	assert.Equal(t, "1", found.header.Get("X-Total-Count"))

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -23,11 +24,17 @@ type facts struct{ *server }
 
 // ImportCluster implements api.StrictServerInterface.
 func (s *clusters) ImportCluster(ctx context.Context, r api.ImportClusterRequestObject) (api.ImportClusterResponseObject, error) {
-	name := r.Body.Name
-	base := strings.TrimPrefix(r.Body.APIVipDnsname, "api."+name+".")
-	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), domain.NewCluster{Name: name, ClusterSettings: domain.ClusterSettings{
-		OpenshiftVersion: r.Body.OpenshiftVersion, BaseDNSDomain: base, Imported: true, OpenshiftClusterID: r.Body.OpenshiftClusterID.String(),
-	}})
+	request := domain.NewCluster{Name: r.Body.Name, ClusterSettings: domain.ClusterSettings{
+		OpenshiftVersion: r.Body.OpenshiftVersion, Imported: true, OpenshiftClusterID: r.Body.OpenshiftClusterID.String(),
+	}}
+	server := r.Body.APIVipDnsname
+	if _, err := netip.ParseAddr(server); err == nil {
+		request.APIVIPs = []string{server}
+	} else if parts := strings.SplitN(strings.ToLower(server), ".", 3); len(parts) == 3 && parts[0] == "api" {
+		// Hosts look for the cluster by its own name, which may not be the one that it is imported as.
+		request.Name, request.BaseDNSDomain = parts[1], parts[2]
+	}
+	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), request)
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.ImportCluster201JSONResponse{ClusterJSONResponse: shown}, err
 }
