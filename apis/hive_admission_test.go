@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +102,38 @@ func TestAdmissionPolicies(t *testing.T) {
 	assertRefused(t, a.Delete(t.Context(), protected), "the ClusterDeployment is protected: remove its annotation hive.openshift.io/protected-delete first.")
 	require.NoError(t, a.set(t, protected, "false", "metadata", "annotations", "hive.openshift.io/protected-delete"))
 	require.NoError(t, a.Delete(t.Context(), protected))
+}
+
+// A controller of Hive decodes a ClusterDeployment into a type that has no claimUID, and writes all of it back, as when it removes its finalizer after the deprovision.
+func TestAClientThatDoesNotKnowTheUIDOfAClaimUpdatesItsCluster(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	config := rest.CopyConfig(a.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: operatorName, Groups: []string{"system:masters"}}
+	operator := api{Client: newClient(t, config), config: config, namespace: a.namespace}
+	claimed := map[string]any{"namespace": "a", "poolName": "b", "claimName": "c", "claimUID": "1", "claimedTimestamp": "2026-01-02T03:04:05Z"}
+
+	u := a.object(t, cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"))
+	u.SetFinalizers([]string{"hive.openshift.io/deprovision"})
+	require.NoError(t, operator.Create(t.Context(), u))
+	require.NoError(t, operator.set(t, u, claimed, "spec", "clusterPoolRef"))
+	require.Eventually(t, func() bool {
+		return a.Create(t.Context(), a.object(t, cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n")), client.DryRunAll) != nil
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+	require.NoError(t, a.Delete(t.Context(), u))
+
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+	unstructured.RemoveNestedField(u.Object, "spec", "clusterPoolRef", "claimUID")
+	require.NoError(t, a.Update(t.Context(), u), "it labels the cluster")
+	const taken = "spec.clusterPoolRef is where the operator writes which claim has the cluster: leave it as it is."
+	assertRefused(t, a.set(t, u, "2", "spec", "clusterPoolRef", "claimUID"), taken)
+	require.NoError(t, operator.set(t, u, "1", "spec", "clusterPoolRef", "claimUID"), "the operator writes it again")
+
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+	unstructured.RemoveNestedField(u.Object, "spec", "clusterPoolRef", "claimUID")
+	u.SetFinalizers(nil)
+	require.NoError(t, a.Update(t.Context(), u), "it lets the cluster go")
+	require.True(t, apierrors.IsNotFound(a.Get(t.Context(), client.ObjectKeyFromObject(u), u)))
 }
 
 // impostor is a service account that a tenant named as the operator's and gave all rights that the tenant has.

@@ -223,7 +223,7 @@ type ClusterInstallLocalReference struct {
 // ClusterPoolReference names the pool that created a cluster and the claim that has it.
 // +kubebuilder:validation:XValidation:rule="self.__namespace__ == oldSelf.__namespace__ && self.poolName == oldSelf.poolName",message="namespace and poolName cannot change; a cluster belongs to the pool that created it"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimName) || size(oldSelf.claimName) == 0 || (has(self.claimName) && self.claimName == oldSelf.claimName)",fieldPath=".claimName",message="claimName cannot change once it is set; delete the claim to release the cluster"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimUID) || size(oldSelf.claimUID) == 0 || (has(self.claimUID) && self.claimUID == oldSelf.claimUID)",fieldPath=".claimUID",message="claimUID cannot change once it is set; delete the claim to release the cluster"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimUID) || size(oldSelf.claimUID) == 0 || !has(self.claimUID) || size(self.claimUID) == 0 || self.claimUID == oldSelf.claimUID",fieldPath=".claimUID",message="claimUID cannot change once it is set; delete the claim to release the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimedTimestamp) || (has(self.claimedTimestamp) && self.claimedTimestamp == oldSelf.claimedTimestamp)",fieldPath=".claimedTimestamp",message="claimedTimestamp cannot change once it is set"
 type ClusterPoolReference struct {
 	// namespace of the pool and of its claims.
@@ -241,7 +241,8 @@ type ClusterPoolReference struct {
 	// +optional
 	ClaimName string `json:"claimName,omitempty"`
 
-	// claimUID is the UID of the claim that has the cluster, so that a later claim of the same name is not taken for it. Set once, together with claimName.
+	// claimUID is the UID of the claim that has the cluster, so that a later claim of the same name is not taken for it. Set together with claimName. Clients that do not know the
+	// field drop it when they write back what they decoded; the operator then writes it again.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	// +optional

@@ -21,7 +21,8 @@ type ClusterPoolReferenceApplyConfiguration struct {
 	PoolName *string `json:"poolName,omitempty"`
 	// claimName is the name of the claim that has the cluster. Set once.
 	ClaimName *string `json:"claimName,omitempty"`
-	// claimUID is the UID of the claim that has the cluster, so that a later claim of the same name is not taken for it. Set once, together with claimName.
+	// claimUID is the UID of the claim that has the cluster, so that a later claim of the same name is not taken for it. Set together with claimName. Clients that do not know the
+	// field drop it when they write back what they decoded; the operator then writes it again.
 	ClaimUID *types.UID `json:"claimUID,omitempty"`
 	// claimedTimestamp is when the claim got the cluster. Set once, together with claimName.
 	ClaimedTimestamp *metav1.Time `json:"claimedTimestamp,omitempty"`

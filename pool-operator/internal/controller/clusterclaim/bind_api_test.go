@@ -118,6 +118,29 @@ func TestAClaimForAPoolThatDoesNotExistIsServedOnceItDoes(t *testing.T) {
 	s.waitFor("early", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
 }
 
+// Hive's controllers write back what they decoded, and their type of a ClusterDeployment has no claimUID.
+func TestAClaimUIDThatAnotherClientDropsIsWrittenAgain(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	s.start()
+	s.cluster("p")
+	s.claim("c", "p")
+	claim := s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	cd := &hivev1.ClusterDeployment{}
+	key := types.NamespacedName{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}
+	require.NoError(t, s.client.Get(t.Context(), key, cd))
+	before := cd.Spec.ClusterPoolRef.ClaimedTimestamp
+	cd.Spec.ClusterPoolRef.ClaimUID = ""
+	require.NoError(t, s.client.Update(t.Context(), cd))
+	require.True(t, s.eventually(func() bool {
+		require.NoError(t, s.client.Get(t.Context(), key, cd))
+		return cd.Spec.ClusterPoolRef.ClaimUID == claim.UID
+	}))
+	require.True(t, before.Equal(cd.Spec.ClusterPoolRef.ClaimedTimestamp))
+	require.Nil(t, hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing))
+	require.Equal(t, hivev1.ReasonClusterClaimed, hivev1.FindCondition(s.get("c").Status.Conditions, hivev1.ClusterClaimPending).Reason)
+}
+
 func TestAPresetNamespaceIsRefusedAndNeverObeyed(t *testing.T) {
 	s := newSuite(t)
 	s.pool("p")
