@@ -29,6 +29,6 @@ func TestEveryPlatformIsKnown(t *testing.T) {
 		}
 		raw.Raw = []byte(`{"credentialsSecretRef":{"name":"c"}}`)
 		assert.Equal(t, []string{"c"}, platform.SecretNames(), "the Secrets of %s", field.Name)
-		assert.Equal(t, "c", platform.CredentialsSecretName(), "the credentials of %s", field.Name)
+		assert.Equal(t, map[string]string{"credentialsSecretRef": "c"}, platform.SecretRefs(), "the credentials of %s", field.Name)
 	}
 }

@@ -5,6 +5,7 @@ package v1
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -187,9 +188,9 @@ func (p *Platform) foreign() []*runtime.RawExtension {
 	return slices.DeleteFunc(all, func(settings *runtime.RawExtension) bool { return settings == nil })
 }
 
-// SecretNames returns the names of all Secrets that the settings of a platform name which another controller installs on, in no particular order: credentials, certificates, keys.
-func (p *Platform) SecretNames() []string {
-	var names []string
+// SecretRefs returns the names of all Secrets that the settings of a platform name which another controller installs on, by the field that names them, such as credentialsSecretRef.
+func (p *Platform) SecretRefs() map[string]string {
+	refs := map[string]string{}
 	for _, settings := range p.foreign() {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(settings.Raw, &fields); err != nil {
@@ -198,22 +199,14 @@ func (p *Platform) SecretNames() []string {
 		for key, value := range fields {
 			var ref LocalObjectReference
 			if strings.HasSuffix(key, "SecretRef") && json.Unmarshal(value, &ref) == nil && ref.Name != "" {
-				names = append(names, ref.Name)
+				refs[key] = ref.Name
 			}
 		}
 	}
-	return names
+	return refs
 }
 
-// CredentialsSecretName returns the name of the Secret with the credentials of a platform that another controller installs on; "" when the platform names none.
-func (p *Platform) CredentialsSecretName() string {
-	for _, settings := range p.foreign() {
-		var named struct {
-			CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
-		}
-		if err := json.Unmarshal(settings.Raw, &named); err == nil && named.CredentialsSecretRef.Name != "" {
-			return named.CredentialsSecretRef.Name
-		}
-	}
-	return ""
+// SecretNames returns the names of all Secrets that the settings of a platform name which another controller installs on, each once and sorted: credentials, certificates, keys.
+func (p *Platform) SecretNames() []string {
+	return slices.Compact(slices.Sorted(maps.Values(p.SecretRefs())))
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/faultinject"
@@ -79,6 +80,30 @@ func TestMissingDependenciesAreNoticedAtOnce(t *testing.T) {
 		require.Contains(t, rendered, part)
 	}
 	require.NotContains(t, rendered, "replaced")
+}
+
+// An installer reads the Secrets of a platform in the cluster's namespace, as Hive does.
+func TestTheSecretsOfAPlatformAreCopiedToItsClusters(t *testing.T) {
+	w := newTestEnv(t)
+	w.installer()
+	w.replica()
+	const settings = `{"vCenter":"v","credentialsSecretRef":{"name":"cloud"},"certificatesSecretRef":{"name":"ca"}}`
+	w.create(testobj.Secret(w.ns, "cloud", "password", "p"), testobj.Pool("p", testobj.In(w.ns), func(p *hivev1.ClusterPool) {
+		p.Spec.Platform = hivev1.Platform{VSphere: &runtime.RawExtension{Raw: []byte(settings)}}
+	}))
+	w.eventually("the condition says what is missing", func() bool {
+		return w.condition("p", hivev1.ClusterPoolMissingDependencies).Message == `certificates secret: secrets "ca" not found`
+	})
+	w.create(testobj.Secret(w.ns, "ca", ".cacert", "c"))
+	w.settled("p", 1)
+
+	cd := w.clusters("p")[0]
+	require.JSONEq(t, settings, string(cd.Spec.Platform.VSphere.Raw), "the platform stays as it is")
+	for name, data := range map[string]map[string][]byte{"cloud": {"password": []byte("p")}, "ca": {".cacert": []byte("c")}} {
+		copied := &corev1.Secret{}
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: cd.Namespace, Name: name}, copied))
+		require.Equal(t, data, copied.Data)
+	}
 }
 
 func TestNewClustersLookAsThePoolSays(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -158,8 +159,8 @@ func newMachinePools(pool *hivev1.ClusterPool, cluster string) []client.Object {
 	return objects
 }
 
-// secrets are the copies of the pool's Secrets for a new cluster, which is made to refer to them. Both go into one Secret, which saves a write per cluster, unless they are too large
-// together.
+// secrets are the copies of the pool's Secrets for a new cluster, which is made to refer to them. Pull secret and install-config go into one Secret, which saves a write per cluster,
+// unless they are too large together. Those of the platform keep their names: its settings are copied as they are.
 func (p *pass) secrets(a poolplan.CreateCluster, cd *hivev1.ClusterDeployment) ([]client.Object, error) {
 	var pull, config *corev1.Secret
 	if p.sources.pull != nil {
@@ -185,6 +186,9 @@ func (p *pass) secrets(a poolplan.CreateCluster, cd *hivev1.ClusterDeployment) (
 		if secret != nil {
 			objects = append(objects, secret)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.sources.platform)) {
+		objects = append(objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: name}, Type: corev1.SecretTypeOpaque, Data: p.sources.platform[name]})
 	}
 	return objects, nil
 }

@@ -12,6 +12,7 @@ import (
 	"hash"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type sources struct {
 	once     sync.Once
 	pull     []byte
 	template []byte
+	// platform is the content of the Secrets that the platform names, by name.
+	platform map[string]map[string][]byte
 	err      error
 }
 
@@ -40,11 +43,28 @@ func (s *sources) load(ctx context.Context, live client.Reader) error {
 		if s.err == nil {
 			s.template, s.err = readKey(ctx, live, s.pool, s.pool.Spec.InstallConfigSecretTemplateRef, hivev1.SecretKeyInstallConfig)
 		}
+		if s.err == nil {
+			s.err = s.loadPlatform(ctx, live)
+		}
 		if apierrors.IsNotFound(s.err) && !s.pool.DeletionTimestamp.IsZero() {
 			s.err = nil
 		}
 	})
 	return s.err
+}
+
+// loadPlatform reads the Secrets that the platform names.
+func (s *sources) loadPlatform(ctx context.Context, live client.Reader) error {
+	content := map[string]map[string][]byte{}
+	for _, name := range s.pool.Spec.Platform.SecretNames() {
+		secret := &corev1.Secret{}
+		if err := live.Get(ctx, client.ObjectKey{Namespace: s.pool.Namespace, Name: name}, secret); err != nil {
+			return fmt.Errorf("reading secret %s/%s: %w", s.pool.Namespace, name, err)
+		}
+		content[name] = secret.Data
+	}
+	s.platform = content
+	return nil
 }
 
 func readKey(ctx context.Context, live client.Reader, pool *hivev1.ClusterPool, ref *hivev1.LocalObjectReference, key string) ([]byte, error) {
@@ -95,7 +115,7 @@ func addVersion(to hash.Hash, what string, uid types.UID, version string) {
 	_, _ = fmt.Fprintf(to, "%q %q %q;", what, uid, version) // never fails
 }
 
-// need is a Secret in the pool's namespace that new clusters need, and the key it must have.
+// need is a Secret in the pool's namespace that new clusters need, and the key it must have; "" where that is for the installer to say.
 type need struct {
 	label, name, key string
 }
@@ -108,8 +128,9 @@ func secretsNeeded(pool *hivev1.ClusterPool) []need {
 	if ref := pool.Spec.InstallConfigSecretTemplateRef; ref != nil {
 		needs = append(needs, need{"install config template secret", ref.Name, hivev1.SecretKeyInstallConfig})
 	}
-	if name := pool.Spec.Platform.CredentialsSecretName(); name != "" {
-		needs = append(needs, need{"credentials secret", name, ""})
+	refs := pool.Spec.Platform.SecretRefs()
+	for _, field := range slices.Sorted(maps.Keys(refs)) {
+		needs = append(needs, need{strings.TrimSuffix(field, "SecretRef") + " secret", refs[field], ""})
 	}
 	return needs
 }
