@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,6 +97,25 @@ func TestAForeignAddressOfTheNameIsAvoided(t *testing.T) {
 	w.eventually("the pool is not exhausted for the second claim", func() bool { return w.contractReason("b") == ipamv1.ReasonPoolExhausted })
 	w.delete(foreign)
 	assert.Equal(t, "10.0.0.10", ipOf(w.contractAddress("b")))
+	w.settled()
+}
+
+// TestAClaimThatIsDeletedInTheForegroundGoes has the garbage collector keep the claim until its address is gone, whose finalizer is the operator's. The pool was deleted in the foreground before, and is
+// no owner of the address any more.
+func TestAClaimThatIsDeletedInTheForegroundGoes(t *testing.T) {
+	w := newTestEnv(t)
+	w.installContract()
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")} })
+	claim := w.addressClaim("a", "p", nil)
+	address := w.contractAddress("a")
+	before := address.DeepCopy()
+	address.SetOwnerReferences(address.GetOwnerReferences()[:1])
+	require.NoError(t, w.user.Patch(t.Context(), address, client.MergeFrom(before)))
+	require.NoError(t, w.user.Delete(t.Context(), claim, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	w.eventually("the claim is still there", func() bool {
+		return apierrors.IsNotFound(w.user.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	})
 	w.settled()
 }
 

@@ -109,7 +109,8 @@ func (s *Subject) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: s.APIVersion, Kind: s.Kind, Name: s.Object.GetName(), UID: s.UID()}
 }
 
-// NewSubject fills in what is the same for every kind.
+// NewSubject fills in what is the same for every kind. The finalizer of foreground deletion does not say that a controller needs the claim: the garbage collector waits for the addresses that the claim
+// owns.
 func NewSubject(obj client.Object, gv, kind, finalizer string) *Subject {
 	finalizers := obj.GetFinalizers()
 	return &Subject{
@@ -120,7 +121,7 @@ func NewSubject(obj client.Object, gv, kind, finalizer string) *Subject {
 			Intended:          intended(obj),
 			Deleting:          !obj.GetDeletionTimestamp().IsZero(),
 			Finalized:         controllerutil.ContainsFinalizer(obj, finalizer),
-			ForeignFinalizers: slices.ContainsFunc(finalizers, func(f string) bool { return f != finalizer }),
+			ForeignFinalizers: slices.ContainsFunc(finalizers, func(f string) bool { return f != finalizer && f != metav1.FinalizerDeleteDependents }),
 		},
 	}
 }
