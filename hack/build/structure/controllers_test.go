@@ -31,6 +31,7 @@ var patched = map[string]string{
 	"agent-service/internal/controller/agent/controller.go":               foreign,
 	"agent-service/internal/controller/agentclusterinstall/controller.go": foreign,
 	"agent-service/internal/controller/infraenv/controller.go":            foreign,
+	"discovery-operator/internal/controller/baremetalhost/report.go":      foreign,
 	"ipam-operator/internal/controller/ipaddressclaim/kind.go":            foreign,
 	"ipam-operator/internal/controller/ipclaimset/execute.go":             shared,
 	"ipam-operator/internal/controller/ippool/execute.go":                 large,

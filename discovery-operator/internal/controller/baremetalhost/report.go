@@ -5,6 +5,7 @@ package baremetalhost
 
 import (
 	"context"
+	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,14 +23,14 @@ import (
 // report writes the status of a host that this operator manages, if it changed, and says what happened. The write fails if the host
 // changed since it was read, so that two replicas cannot take a host two ways.
 func (r *Reconciler) report(ctx context.Context, d hoststate.Decision) error {
-	host, out, now := d.Known.Host, d.Then, r.Now()
+	host, out := d.Known.Host, d.Then
+	now := metav1.NewTime(r.Now()).Rfc3339Copy().Time // as it will be stored
 	old, status := &host.Status, d.Status(now)
 	if equality.Semantic.DeepEqual(old, status) && host.HasStatus() {
 		return nil
 	}
 	status.LastUpdated = new(metav1.NewTime(now))
-	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithResourceVersion(host.ResourceVersion).WithStatus(applied(status))
-	if err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(lifeOwner), client.ForceOwnership); err != nil {
+	if err := writeStatus(ctx, r.Client, host, status); err != nil {
 		return wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(host))
 	}
 	if from := d.Known.State; d.Step.To != from {
@@ -48,6 +49,46 @@ func (r *Reconciler) report(ctx context.Context, d hoststate.Decision) error {
 		}
 	}
 	return nil
+}
+
+// writeStatus applies a status under the resourceVersion of its host. An apply leaves what an earlier writer owns: another operator, or the one whose status moved with the
+// host. Of that, what the status does not have is cleared by a patch; a process that dies before does it with its next status.
+func writeStatus(ctx context.Context, c client.Client, host *metal3v1.BareMetalHost, status *metal3v1.BareMetalHostStatus) error {
+	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithResourceVersion(host.ResourceVersion).WithStatus(applied(status))
+	if err := c.SubResource("status").Apply(ctx, object, client.FieldOwner(lifeOwner), client.ForceOwnership); err != nil {
+		return err
+	}
+	stored, err := storedPart(object)
+	if err != nil {
+		return err
+	}
+	wanted := stored.DeepCopy()
+	wanted.Status.ErrorType, wanted.Status.GoodCredentials = status.ErrorType, status.GoodCredentials
+	wanted.Status.OperationHistory, wanted.Status.Provisioning.Image = status.OperationHistory, status.Provisioning.Image
+	if equality.Semantic.DeepEqual(stored.Status, wanted.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	return c.Status().Patch(ctx, wanted, patch, client.FieldOwner(lifeOwner))
+}
+
+// storedPart reads from the answer to an apply what the status of a host has in fields that can be cleared.
+func storedPart(answer *metal3v1ac.BareMetalHostApplyConfiguration) (*metal3v1.BareMetalHost, error) {
+	part := metal3v1ac.BareMetalHostStatus()
+	if s := answer.Status; s != nil {
+		part.ErrorType, part.GoodCredentials, part.OperationHistory = s.ErrorType, s.GoodCredentials, s.OperationHistory
+		if s.Provisioning != nil {
+			part.Provisioning = metal3v1ac.ProvisionStatus()
+			part.Provisioning.Image = s.Provisioning.Image
+		}
+	}
+	host := &metal3v1.BareMetalHost{}
+	host.Namespace, host.Name, host.ResourceVersion = *answer.Namespace, *answer.Name, *answer.ResourceVersion
+	data, err := json.Marshal(part)
+	if err == nil {
+		err = json.Unmarshal(data, &host.Status)
+	}
+	return host, wrap(err, "reading the status that was written")
 }
 
 // applied is the part of a status that this controller owns.

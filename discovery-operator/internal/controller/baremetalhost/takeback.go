@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 )
@@ -40,7 +39,6 @@ func (r *Reconciler) takeBack(ctx context.Context, host *metal3v1.BareMetalHost,
 		Type: metal3v1.ConditionHandedOver, Status: metav1.ConditionFalse, Reason: first.Reason, Message: first.Message, LastTransitionTime: now,
 		ObservedGeneration: host.Generation,
 	}}
-	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithResourceVersion(host.ResourceVersion).WithStatus(applied(status))
-	err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(lifeOwner), client.ForceOwnership)
+	err := writeStatus(ctx, r.Client, host, status)
 	return client.IgnoreNotFound(wrap(err, "taking the status of host %s back", client.ObjectKeyFromObject(host)))
 }
