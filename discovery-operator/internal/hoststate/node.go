@@ -88,7 +88,9 @@ func (n Node) AwaitsAgent() bool {
 // Deployed reports whether something is, or is being, deployed on the node, so that it has to be undeployed before it can go.
 func (n Node) Deployed() bool {
 	switch n.State {
-	case Active, Deploying, DeployWait, DeployFailed, "deploy hold", NodeError, "rescue", "rescue failed", "unrescue failed":
+	case Active, Deploying, DeployWait, DeployFailed, "deploy hold", NodeError,
+		"rescuing", "rescue wait", "rescue", "rescue failed", "unrescuing", "unrescue failed",
+		"servicing", "service wait", "service hold", "service failed":
 		return true
 	default:
 		return false
