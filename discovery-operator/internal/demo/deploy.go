@@ -61,7 +61,7 @@ func (n *node) setDeployment(target string) error {
 	switch {
 	case n.maintenance && target == hoststate.AskProvide:
 		return inventory.Failf(inventory.ProblemRefused, "node %s is in maintenance", n.UUID)
-	case target == hoststate.AskManage && n.State == hoststate.CleanFailed:
+	case target == hoststate.AskManage && (n.State == hoststate.CleanFailed || n.State == hoststate.AdoptFailed):
 		n.State = inventory.NodeManageable
 	case target == hoststate.AskProvide && n.State == inventory.NodeManageable:
 		n.State, n.target = inventory.NodeAvailable, ""

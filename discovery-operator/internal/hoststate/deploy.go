@@ -298,7 +298,7 @@ func DeploymentTask(n Node, d Deployment, p Past) Task {
 		return p.again(n, metal3v1.ReasonUndeployFailed, Task{Do: Ask, Ask: AskDelete}, AskedUndeploy)
 	case CleanFailed:
 		return p.again(n, metal3v1.ReasonCleaningFailed, leaveCleaning(n), AskedProvide)
-	case InspectFailed:
+	case InspectFailed, AdoptFailed:
 		return Task{Do: Ask, Ask: AskManage}
 	}
 	return d.approach(n, p)
@@ -436,6 +436,8 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 		return Task{Do: Ask, Ask: AskProvide}
 	case n.Instance != "" && n.Instance == d.Instance:
 		return Task{Do: Vacate}
+	case n.State == AdoptFailed: // Ironic neither inspects such a node nor deploys on it
+		return Task{Do: Ask, Ask: AskManage}
 	default:
 		return Task{Do: Accept}
 	}

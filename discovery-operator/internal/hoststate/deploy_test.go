@@ -130,6 +130,7 @@ func TestADeploymentStepByStep(t *testing.T) {
 		"a deployment that did not end is ended":                            {node: deployed("error"), past: again, do: hoststate.Ask, ask: "deleted"},
 		"a node that was locked a moment ago":                               {node: deployed("available", func(n *hoststate.Node) { n.Locked = true }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
 		"a machine that Ironic cannot start a deployment on":                {node: deployed("rescue"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"an adoption that failed is left behind":                            {node: deployed("adopt failed"), do: hoststate.Ask, ask: "manage"},
 		"an inspection that failed is left behind":                          {node: deployed("inspect failed"), do: hoststate.Ask, ask: "manage"},
 		"a refused access is told from a machine that is away":              {node: deployed("enroll", func(n *hoststate.Node) { n.LastError = "HTTP 401" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCCredentialsRefused},
 	} {
@@ -172,6 +173,8 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		"one that is being serviced":                         {node: deployed("service wait", controlled), do: hoststate.Ask, ask: "deleted"},
 		"one whose servicing failed":                         {node: deployed("service failed", controlled, maintained), do: hoststate.Ask, ask: "deleted"},
 		"one that is to be rescued":                          {node: deployed("rescue wait", controlled), do: hoststate.Ask, ask: "deleted"},
+		"an adoption that failed is left behind":             {node: deployed("adopt failed", vacant), do: hoststate.Ask, ask: "manage"},
+		"and the machine given back":                         {node: deployed("manageable", vacant), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Accept},
 		"a deployment that is under way ends, too":           {node: deployed("wait call-back", controlled), do: hoststate.Ask, ask: "deleted"},
 		"one that writes is waited for":                      {node: deployed("deploying", controlled), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
 		"while the machine is cleaned":                       {node: deployed("cleaning", vacant), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
