@@ -43,6 +43,10 @@ func newService(t *testing.T, version string) *service {
 		s.mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"error_message":"{\"faultcode\": \"Client\", \"faultstring\": \"It could not be found.\", \"debuginfo\": null}"}`))
+	})
 	s.mux.HandleFunc("GET /v1/{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"id":"v1"}`)) })
 	return s
 }
@@ -153,12 +157,19 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 		want    inventory.Problem
 		text    string
 	}{
-		"refused":        {handler: reply(401, secret), want: inventory.ProblemCredentials, text: "wrong password ******"},
-		"forbidden":      {handler: reply(403, ""), want: inventory.ProblemCredentials},
-		"unavailable":    {handler: reply(503, ""), want: inventory.ProblemUnreachable},
-		"broken":         {handler: reply(500, `{"error_message":"{\"faultstring\":\"database is locked\"}"}`), want: inventory.ProblemInvalid, text: "database is locked"},
-		"a fault object": {handler: reply(400, `{"error_message":{"faultstring":"Unexpected arguments"}}`), want: inventory.ProblemRefused, text: "Unexpected arguments"},
-		"a web page":     {handler: reply(200, "<html>"), want: inventory.ProblemInvalid},
+		"refused":                              {handler: reply(401, secret), want: inventory.ProblemCredentials, text: "wrong password ******"},
+		"forbidden":                            {handler: reply(403, ""), want: inventory.ProblemCredentials},
+		"unavailable":                          {handler: reply(503, ""), want: inventory.ProblemUnreachable},
+		"not found":                            {want: inventory.ProblemNotFound, text: "It could not be found."},
+		"a page of Ironic's that there is not": {handler: reply(404, `{"error_message":"<html>The resource could not be found.</html>"}`), want: inventory.ProblemNotFound},
+		"nothing that ironic-inspector knows":  {handler: reply(404, `{"error":{"message":"Node u was not found"}}`), want: inventory.ProblemNotFound},
+		"a proxy without a route to Ironic":    {handler: reply(404, "default backend - 404"), want: inventory.ProblemInvalid, text: "HTTP 404"},
+		"a web server without Ironic":          {handler: reply(404, "<html><h1>404 Not Found</h1></html>"), want: inventory.ProblemInvalid},
+		"a gateway that writes JSON":           {handler: reply(404, `{"message":"no Route matched with those values"}`), want: inventory.ProblemInvalid},
+		"a proxy that says nothing":            {handler: reply(404, ""), want: inventory.ProblemInvalid},
+		"broken":                               {handler: reply(500, `{"error_message":"{\"faultstring\":\"database is locked\"}"}`), want: inventory.ProblemInvalid, text: "database is locked"},
+		"a fault object":                       {handler: reply(400, `{"error_message":{"faultstring":"Unexpected arguments"}}`), want: inventory.ProblemRefused, text: "Unexpected arguments"},
+		"a web page":                           {handler: reply(200, "<html>"), want: inventory.ProblemInvalid},
 		"a redirect": {handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://attacker.invalid/", http.StatusFound)
 		}, want: inventory.ProblemInvalid},

@@ -276,6 +276,9 @@ func (s *session) explain(attempt string, err error) error {
 		if e.Actual == http.StatusInternalServerError && strings.Contains(string(e.Body), "Node is locked") { // ironic-inspector's, passed on
 			problem = inventory.ProblemBusy
 		}
+		if problem == inventory.ProblemNotFound && !explained(e.Body) { // a proxy that has no route to Ironic, which says nothing about a node
+			return inventory.Failf(inventory.ProblemInvalid, "%s: HTTP %d, and the answer is not Ironic's", attempt, e.Actual)
+		}
 		return inventory.Failf(problem, "%s: HTTP %d: %s", attempt, e.Actual, s.hide(fault))
 	}
 	var bad *badReply
@@ -342,6 +345,15 @@ func problemOf(status int) inventory.Problem {
 	default:
 		return inventory.ProblemRefused
 	}
+}
+
+// explained reports whether an error has one of the forms of faultOf. Ironic and ironic-inspector write one into each of their errors.
+func explained(body []byte) bool {
+	var reply struct {
+		ErrorMessage json.RawMessage `json:"error_message"`
+		Error        json.RawMessage `json:"error"`
+	}
+	return json.Unmarshal(body, &reply) == nil && (reply.ErrorMessage != nil || reply.Error != nil)
 }
 
 // faultOf reads the two forms of errors: {"error_message": "{\"faultstring\": …}"} or {"error_message": {"faultstring": …}}
