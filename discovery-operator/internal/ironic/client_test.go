@@ -158,6 +158,8 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 		text    string
 	}{
 		"refused":                              {handler: reply(401, secret), want: inventory.ProblemCredentials, text: "wrong password ******"},
+		"a protected node":                     {handler: reply(403, `{"error_message":"{\"faultstring\":\"Node u is protected and cannot be undeployed, rebuilt or deleted\"}"}`), want: inventory.ProblemRefused, text: "is protected"},
+		"a role that may not":                  {handler: reply(403, `{"error_message":"{\"faultstring\":\"Access was denied to the following resource: baremetal:node:list\"}"}`), want: inventory.ProblemCredentials},
 		"forbidden":                            {handler: reply(403, ""), want: inventory.ProblemCredentials},
 		"unavailable":                          {handler: reply(503, ""), want: inventory.ProblemUnreachable},
 		"not found":                            {want: inventory.ProblemNotFound, text: "It could not be found."},

@@ -276,6 +276,9 @@ func (s *session) explain(attempt string, err error) error {
 		if e.Actual == http.StatusInternalServerError && strings.Contains(string(e.Body), "Node is locked") { // ironic-inspector's, passed on
 			problem = inventory.ProblemBusy
 		}
+		if e.Actual == http.StatusForbidden && strings.Contains(fault, "is protected") { // that node, whatever the credentials
+			problem = inventory.ProblemRefused
+		}
 		if problem == inventory.ProblemNotFound && !explained(e.Body) { // a proxy that has no route to Ironic, which says nothing about a node
 			return inventory.Failf(inventory.ProblemInvalid, "%s: HTTP %d, and the answer is not Ironic's", attempt, e.Actual)
 		}
