@@ -300,6 +300,42 @@ func TestTheEndOfAnInspectionIsWhatIronicInspectorSays(t *testing.T) {
 	}
 }
 
+func TestAPortThatANodeLacksIsMadeUnlessAnotherNodeHasItsMAC(t *testing.T) {
+	const mac = "52:54:00:00:00:01"
+	for name, c := range map[string]struct {
+		fault, port string
+		want        error
+	}{
+		"it is made": {},
+		"Ironic works on the node": {
+			"Node u is locked by host conductor-0, please retry after the current operation is completed.", "", inventory.ErrBusy,
+		},
+		"another node has the MAC": {"A port with MAC address " + mac + " already exists.", "other", inventory.ErrRefused},
+		"it was made a moment ago": {"A port with MAC address " + mac + " already exists.", "u", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "1.96")
+			s.mux.HandleFunc("GET /v1/ports", func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("address") == mac && c.port != "" {
+					_, _ = fmt.Fprintf(w, `{"ports":[{"uuid":"p","address":%q,"node_uuid":%q}]}`, mac, c.port)
+					return
+				}
+				_, _ = w.Write([]byte(`{"ports":[]}`))
+			})
+			s.mux.HandleFunc("POST /v1/ports", func(w http.ResponseWriter, _ *http.Request) {
+				if c.fault == "" {
+					w.WriteHeader(http.StatusCreated)
+					return
+				}
+				w.WriteHeader(http.StatusConflict)
+				_, _ = fmt.Fprintf(w, `{"error_message":"{\"faultstring\":\"%s\"}"}`, c.fault)
+			})
+			err := s.client(t).EnsurePort(t.Context(), "u", strings.ToUpper(mac))
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
 func TestANodeGetsItsRamdiskBeforeAnInspection(t *testing.T) {
 	all := ironic.Ramdisk{Kernel: "http://k", Initramfs: "http://r", ISO: "http://i"}
 	for name, c := range map[string]struct {

@@ -145,7 +145,7 @@ func (c *Client) Find(ctx context.Context, names, macs []string) (string, error)
 		}
 	}
 	for _, mac := range macs {
-		ports, err := c.ports(ctx, url.Values{"fields": {"uuid,address,node_uuid,pxe_enabled"}, "address": {strings.ToLower(mac)}}, "")
+		ports, err := c.portsWith(ctx, mac)
 		if err != nil {
 			return "", err
 		}
@@ -171,17 +171,33 @@ func (c *Client) EnrolNode(ctx context.Context, name string, a hoststate.Access)
 	return made.UUID, nil
 }
 
-// EnsurePort gives a node a port with a MAC, if it has none. It fails with ErrRefused when another node has the MAC.
+// EnsurePort gives a node a port with a MAC, if it has none. It fails with ErrRefused when another node has the MAC, and with ErrBusy while Ironic works on the node.
 func (c *Client) EnsurePort(ctx context.Context, uuid, mac string) error {
 	ports, err := c.PortsOf(ctx, uuid)
 	if err != nil || slices.ContainsFunc(ports, func(p inventory.Port) bool { return strings.EqualFold(p.MAC, mac) }) {
 		return err
 	}
-	err = c.call(ctx, "create_port", http.MethodPost, "ports", map[string]any{"node_uuid": uuid, "address": mac, "pxe_enabled": true}, nil)
-	if errors.Is(err, inventory.ErrBusy) {
-		return inventory.Failf(inventory.ProblemRefused, "MAC %s belongs to another node: %v", mac, err)
+	refused := c.call(ctx, "create_port", http.MethodPost, "ports", map[string]any{"node_uuid": uuid, "address": mac, "pxe_enabled": true}, nil)
+	if !errors.Is(refused, inventory.ErrBusy) {
+		return refused
 	}
-	return err
+	// Ironic gives one answer for a MAC that is taken and for a node that is locked.
+	ports, err = c.portsWith(ctx, mac)
+	switch {
+	case err != nil:
+		return err
+	case len(ports) == 0:
+		return refused
+	case ports[0].Node == uuid: // made meanwhile
+		return nil
+	default:
+		return inventory.Failf(inventory.ProblemRefused, "MAC %s belongs to another node: %v", mac, refused)
+	}
+}
+
+// portsWith lists the ports with a MAC.
+func (c *Client) portsWith(ctx context.Context, mac string) ([]inventory.Port, error) {
+	return c.ports(ctx, url.Values{"address": {strings.ToLower(mac)}}, "")
 }
 
 // change is a part of a JSON patch.
