@@ -4,6 +4,9 @@
 package ironic_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +80,45 @@ func TestKeystoneIsNotThere(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Nodes(t.Context(), "")
 	assert.Equal(t, inventory.ProblemUnreachable, problem(t, err))
+}
+
+// TestATokenThatCannotBeRenewedSaysWhy: a Keystone that is away when a token has expired refuses no credentials.
+func TestATokenThatCannotBeRenewedSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		renewal int
+		want    inventory.Problem
+	}{
+		"Keystone is away":                  {http.StatusServiceUnavailable, inventory.ProblemUnreachable},
+		"Keystone is broken":                {http.StatusInternalServerError, inventory.ProblemInvalid},
+		"the password is not valid anymore": {http.StatusUnauthorized, inventory.ProblemCredentials},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tokens := 0
+			k := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasSuffix(r.URL.Path, "/auth/tokens") {
+					_, _ = w.Write([]byte(`{"versions":{"values":[{"id":"v3.14","status":"stable"}]}}`))
+					return
+				}
+				if tokens++; tokens > 1 {
+					w.WriteHeader(c.renewal)
+					return
+				}
+				w.Header().Set("X-Subject-Token", "token")
+				w.WriteHeader(http.StatusCreated)
+				_, _ = w.Write([]byte(`{"token":{"catalog":[],"expires_at":"2030-01-01T00:00:00.000000Z"}}`))
+			}))
+			defer k.Close()
+			i := newService(t, "1.96")
+			i.mux.HandleFunc("GET /v1/nodes", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+			_, err := i.client(t, func(config *ironic.Config) {
+				config.Auth, config.Username, config.Password = ironic.AuthKeystone, "admin", password
+				config.Keystone = ironic.Keystone{AuthURL: k.URL + "/v3", UserDomain: "Default", Project: "admin", ProjectDomain: "Default"}
+			}).Nodes(t.Context(), "")
+			assert.Equal(t, c.want, problem(t, err), err)
+			assert.Contains(t, err.Error(), "Keystone "+k.URL)
+			assert.NotContains(t, err.Error(), password)
+		})
+	}
 }
 
 func TestKeystoneInASecretAndInTheEnvironment(t *testing.T) {

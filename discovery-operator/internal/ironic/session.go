@@ -284,12 +284,12 @@ func (s *session) explain(attempt string, err error) error {
 		}
 		return inventory.Failf(problem, "%s: HTTP %d: %s", attempt, e.Actual, s.hide(fault))
 	}
+	if unable, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
+		return s.explain(attempt+": renewing the token at Keystone "+Redact(s.config.Keystone.AuthURL), unable.ErrReauth)
+	}
 	var bad *badReply
 	var netErr net.Error
-	var unable *gophercloud.ErrUnableToReauthenticate
 	switch {
-	case errors.As(err, &unable):
-		return inventory.Failf(inventory.ProblemCredentials, "%s: the credentials are refused", attempt)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return inventory.Failf(inventory.ProblemTimedOut, "%s: no answer in time", attempt)
 	case errors.As(err, &bad), errors.Is(err, errTooLong):
