@@ -61,9 +61,11 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 		assert.Empty(t, h.Status.Provisioning.Image.URL)
 		assert.NotNil(t, h.Status.OperationHistory.Deprovision.End)
 	})
-	t.Run("it can be used again, and be deleted while it is used", func(t *testing.T) {
-		w.patch(h, withImage)
+	t.Run("it can be used again, with an image whose URL holds a token that Ironic masks, and be deleted while it is used", func(t *testing.T) {
+		w.patch(h, strings.Replace(withImage, "a.qcow2", "a.qcow2?token=hush", 1))
 		w.reaches(h, metal3v1.StateProvisioned)
+		deployments, _, _ := w.rack.Deployed(uuid)
+		assert.Equal(t, 2, deployments)
 		require.NoError(t, w.Delete(t.Context(), h))
 		w.restarts(uuid)
 		w.gone(h)

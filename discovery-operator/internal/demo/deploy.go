@@ -6,6 +6,7 @@ package demo
 import (
 	"context"
 	"maps"
+	"regexp"
 
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -79,6 +80,20 @@ func (n *node) setDeployment(target string) error {
 		return n.cannot(target)
 	}
 	return nil
+}
+
+// secrets are what Ironic takes for secrets in a text; it masks the rest of the word with them.
+var secrets = regexp.MustCompile(`((?:token|password|secret)\s*=)[^\s'"]+`)
+
+// masked is an instance_info as Ironic shows it.
+func masked(info map[string]any) map[string]any {
+	shown := maps.Clone(info)
+	for key, value := range shown {
+		if text, ok := value.(string); ok {
+			shown[key] = secrets.ReplaceAllString(text, "$1******")
+		}
+	}
+	return shown
 }
 
 // with changes a node that is not worked on.

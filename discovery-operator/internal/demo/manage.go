@@ -73,7 +73,7 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	out := hoststate.Node{
 		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
 		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
-		Inspector: "agent", Inspected: n.inspected, Deployment: maps.Clone(n.deployInfo), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
+		Inspector: "agent", Inspected: n.inspected, Deployment: masked(n.deployInfo), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
 		Maintenance: n.maintenance,
 	}
 	n.settle()

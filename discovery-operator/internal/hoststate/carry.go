@@ -98,6 +98,7 @@ func (p deployment) carry(d Deployment, task Task) Decision {
 	case Enrol:
 		a.Call, a.Access = WriteNode, manualAccess()
 	case Prepare:
+		p.Memory.Asked = AskedPrepare
 		a.Call = PrepareNode
 	case SetCleaning:
 		a.Call = SetNodeCleaning

@@ -39,7 +39,9 @@ const (
 
 // Requests of a deployment that this process can have made to Ironic.
 const (
-	AskedProvide  Asked = "provide"
+	AskedProvide Asked = "provide"
+	// AskedPrepare says that the node was told what to deploy.
+	AskedPrepare  Asked = "prepare"
 	AskedDeploy   Asked = "deploy"
 	AskedUndeploy Asked = "undeploy"
 )
@@ -212,14 +214,35 @@ func manualAccess() Access {
 	return Access{Driver: ManualDriver, Info: map[string]string{}, PowerBy: ManualPower}
 }
 
-// prepared reports whether a node knows all that it needs to deploy.
+// prepared reports whether a node knows all that it needs to deploy, as far as Ironic shows it.
 func (d Deployment) prepared(n Node) bool {
 	for _, key := range deployKeys {
-		if !reflect.DeepEqual(n.Deployment[key], d.Info[key]) {
+		if !shows(n.Deployment[key], d.Info[key]) {
 			return false
 		}
 	}
 	return n.Instance == d.Instance && (n.Deploy == RamdiskDeploy) == d.ISO && n.cleans(d.Clean) && (!d.Manual || n.manual())
+}
+
+// mask is what Ironic shows in the place of what looks like a secret, also in the middle of a text: "https://images/a?token=******".
+const mask = "******"
+
+// shows reports whether what Ironic shows of a setting can be the wanted one.
+func shows(shown, wanted any) bool {
+	text, _ := shown.(string)
+	whole, _ := wanted.(string)
+	if before, after, masked := strings.Cut(text, mask); masked {
+		return len(whole) >= len(before)+len(after) && strings.HasPrefix(whole, before) && strings.HasSuffix(whole, after)
+	}
+	return reflect.DeepEqual(shown, wanted)
+}
+
+// masked reports whether Ironic shows some of what the node is to deploy only in part.
+func (n Node) masked() bool {
+	return slices.ContainsFunc(deployKeys, func(key string) bool {
+		text, _ := n.Deployment[key].(string)
+		return strings.Contains(text, mask)
+	})
 }
 
 // manual reports whether Ironic leaves the power of the machine to its user.
@@ -288,12 +311,12 @@ func DeploymentTask(n Node, d Deployment, p Past) Task {
 	}
 	switch n.State {
 	case Active:
-		if on := image(n.Deployment); on != "" && on != image(d.Info) {
+		if on := image(n.Deployment); on != "" && !shows(on, image(d.Info)) {
 			return refusal(metal3v1.ReasonDeploymentFailed, "something else is deployed on the node: "+on)
 		}
 		return Task{Do: Accept}
 	case DeployFailed:
-		return p.again(n, metal3v1.ReasonDeploymentFailed, d.start(n), AskedDeploy)
+		return p.again(n, metal3v1.ReasonDeploymentFailed, d.start(n, p), AskedDeploy)
 	case NodeError:
 		return p.again(n, metal3v1.ReasonUndeployFailed, Task{Do: Ask, Ask: AskDelete}, AskedUndeploy)
 	case CleanFailed:
@@ -320,14 +343,15 @@ func (d Deployment) approach(n Node, p Past) Task {
 	case n.State == inventory.NodeManageable:
 		return Task{Do: Ask, Ask: AskProvide}
 	case n.State == inventory.NodeAvailable:
-		return d.start(n)
+		return d.start(n, p)
 	default:
 		return refusal(metal3v1.ReasonDeploymentFailed, "Ironic cannot deploy on a node that is "+n.State)
 	}
 }
 
-func (d Deployment) start(n Node) Task {
-	if !d.prepared(n) {
+// start asks for the deployment once the node knows what to deploy. What Ironic masks cannot be compared, so it is written once before.
+func (d Deployment) start(n Node, p Past) Task {
+	if !d.prepared(n) || n.masked() && p.Asked != AskedPrepare {
 		return Task{Do: Prepare}
 	}
 	return Task{Do: Ask, Ask: AskDeploy}

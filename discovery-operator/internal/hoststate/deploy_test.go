@@ -151,6 +151,27 @@ func TestADeploymentStepByStep(t *testing.T) {
 	controlled := func(n *hoststate.Node) { n.Driver, n.PowerBy = "redfish", "redfish" }
 	got := hoststate.DeploymentTask(deployed("deploy failed", controlled), d, again)
 	assert.Equal(t, hoststate.Task{Do: hoststate.Ask, Ask: "active"}, got, "a machine that Ironic can restart is deployed again at once")
+	hidden := deployable(func(h *metal3v1.BareMetalHost) { h.Spec.Image.URL = "http://images/a.qcow2?token=hush" })
+	d, err = hoststate.DeploymentOf(hidden)
+	require.NoError(t, err)
+	shown := func(url string) func(*hoststate.Node) {
+		return func(n *hoststate.Node) { controlled(n); n.Deployment["image_source"] = url }
+	}
+	d.Manual = false
+	masked := shown("http://images/a.qcow2?token=******")
+	got = hoststate.DeploymentTask(deployed("available", masked), d, hoststate.Past{})
+	assert.Equal(t, hoststate.Prepare, got.Do, "what Ironic masks is written once")
+	got = hoststate.DeploymentTask(deployed("available", masked), d, hoststate.Past{Asked: hoststate.AskedPrepare})
+	assert.Equal(t, "active", got.Ask, "and then deployed")
+	got = hoststate.DeploymentTask(deployed("available", shown("http://images/b.qcow2?token=******")), d, hoststate.Past{Asked: hoststate.AskedPrepare})
+	assert.Equal(t, hoststate.Prepare, got.Do, "but not another image")
+	got = hoststate.DeploymentTask(deployed("active", masked), d, hoststate.Past{})
+	assert.Equal(t, hoststate.Accept, got.Do, "it is the one that was wanted")
+	got = hoststate.DeploymentTask(deployed("active", shown("http://images/b.qcow2?token=******")), d, hoststate.Past{})
+	assert.Equal(t, hoststate.Refuse, got.Do)
+	d, err = hoststate.DeploymentOf(deployable())
+	require.NoError(t, err)
+	d.Manual = false
 	got = hoststate.DeploymentTask(deployed("deploy failed", controlled, func(n *hoststate.Node) { n.Deployment["image_os_hash_value"] = "old" }), d, again)
 	assert.Equal(t, hoststate.Prepare, got.Do, "with a checksum that was corrected")
 }
