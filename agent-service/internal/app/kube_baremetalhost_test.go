@@ -145,6 +145,38 @@ func TestABareMetalHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
 	}
 }
 
+// A machine of an InfraEnv with a cluster of its own cannot be freed, but it leaves that cluster with its host.
+func TestABareMetalHostThatIsDeletedTakesTheMachineOutOfTheClusterOfItsInfraEnv(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	bootstrappers(c)
+	deployment, _ := c.takesNodes()
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.ClusterRef = reference(deployment) })
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	c.bind(agent, deployment)
+	host := &metal3v1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: "node-1", Labels: map[string]string{agentv1.InfraEnvLabel: infraEnv.Name}, Annotations: map[string]string{agentv1.BMHRemoveAgentAnnotation: "true"},
+		},
+		Spec: metal3v1.BareMetalHostSpec{BootMACAddress: agent.Status.Inventory.Interfaces[0].MacAddress},
+	}
+	c.create(host)
+	c.until(agent, "the machine is that of the host", func() bool { return agent.Labels[agentv1.BareMetalHostLabel] == host.Name })
+	c.until(host, "the host is kept", func() bool { return len(host.Finalizers) > 0 })
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+	c.says(agent, agentv1.ConditionSpecSynced, agentv1.ReasonInputError)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
+	c.says(agent, agentv1.ConditionSpecSynced, agentv1.ReasonSyncOK)
+	node := c.node(worker(c.namespace), corev1.ConditionFalse)
+	require.NoError(t, c.user.Delete(t.Context(), host))
+	c.gone(node)
+	c.gone(host)
+	again := &agentv1.Agent{}
+	require.NoError(t, client.IgnoreNotFound(c.user.Get(t.Context(), client.ObjectKeyFromObject(agent), again)))
+	assert.NotEqual(t, agent.UID, again.UID, "a machine that registers again is another Agent")
+}
+
 // The service binds with its own rights what a host names: who may write hosts in a namespace does not thereby bring machines into clusters of others.
 func TestABareMetalHostBindsIntoOtherNamespacesByConsentOnly(t *testing.T) {
 	t.Parallel()

@@ -115,6 +115,10 @@ func remove(s Snapshot) Decision {
 	case agent.Spec.ClusterDeploymentName != nil:
 		changed := agent.DeepCopy()
 		changed.Spec.ClusterDeploymentName, changed.Spec.Approved = nil, false // no other cluster takes it meanwhile
+		if changed.Annotations == nil {
+			changed.Annotations = map[string]string{}
+		}
+		changed.Annotations[agentv1.LeavesClusterAnnotation] = ""
 		return Decision{Agent: changed}
 	case bound != nil && bound.Reason == agentv1.ReasonBound, left != nil && left.Message == agentv1.NodeIsRemoved:
 		return Decision{}

@@ -144,6 +144,7 @@ func TestAHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
 	require.NotNil(t, freed.Agent)
 	assert.Nil(t, freed.Agent.Spec.ClusterDeploymentName)
 	assert.False(t, freed.Agent.Spec.Approved)
+	assert.Contains(t, freed.Agent.Annotations, agentv1.LeavesClusterAnnotation, "the cluster of its InfraEnv lets it go")
 	assert.Nil(t, freed.Remove)
 	for name, waits := range map[string]func(*bmhplan.Snapshot){
 		"it is bound yet": func(s *bmhplan.Snapshot) {

@@ -17,6 +17,8 @@ type DesiredHost struct {
 	// ClusterID is the cluster that the host shall be bound to, empty for none. A binding to a cluster that is no custom resource is left alone:
 	// it was made over REST, and ends there.
 	ClusterID string
+	// Leaves frees the host, where ClusterID is empty, also from the cluster of its InfraEnv: it is deleted when it has left.
+	Leaves bool
 	// HostSettings replace those of the host, but for SkipFormattingDisks. A role of auto-assign leaves the one alone that an installation assigned.
 	domain.HostSettings
 }
@@ -44,7 +46,7 @@ func (s *Hosts) ApplyDesired(ctx context.Context, by domain.Principal, key domai
 		return h, err
 	}
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
-		if err := w.Place(ctx, by, h, desired.ClusterID); err != nil {
+		if err := w.Place(ctx, by, h, desired.ClusterID, desired.Leaves); err != nil {
 			return err
 		}
 		settings := desired.settings(h)

@@ -264,8 +264,8 @@ func (w *Work) Takes(ctx context.Context, by domain.Principal, clusterID, archit
 	return nil
 }
 
-// Place brings a host into a cluster, or out of any.
-func (w *Work) Place(ctx context.Context, by domain.Principal, h *domain.Host, clusterID string) error {
+// Place brings a host into a cluster, or out of any. Out of the cluster that its InfraEnv has it comes only where it leaves for good.
+func (w *Work) Place(ctx context.Context, by domain.Principal, h *domain.Host, clusterID string, leaves bool) error {
 	if h.ClusterID == clusterID {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (w *Work) Place(ctx context.Context, by domain.Principal, h *domain.Host, c
 	if err != nil {
 		return err
 	}
-	if e != nil && e.ClusterID != "" {
+	if e != nil && e.ClusterID != "" && !leaves {
 		return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
 	}
 	return w.Release(ctx, h, lifecycle.Unbind)

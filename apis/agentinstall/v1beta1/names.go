@@ -93,6 +93,9 @@ const (
 	BMHFinalizer             = "bmac.agent-install.openshift.io/deprovision"
 )
 
+// LeavesClusterAnnotation is on an Agent that is deleted with its BareMetalHost as soon as its machine has left the cluster. It frees the machine also where the InfraEnv has a cluster of its own.
+const LeavesClusterAnnotation = "agent-install.openshift.io/leaves-cluster"
+
 // BMHRestartedAnnotation is on a BareMetalHost whose machine was restarted into the discovery image because it left its cluster, with the time, in RFC 3339, since which the condition
 // Released of its Agent is False. The machine is restarted once for each release. The annotation goes when the machine has registered.
 const BMHRestartedAnnotation = "agent-install.openshift.io/restarted-for-release"

@@ -208,6 +208,7 @@ func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service
 		}
 		desired.ClusterID = string(deployment.UID)
 	}
+	_, desired.Leaves = agent.Annotations[agentv1.LeavesClusterAnnotation]
 	var err error
 	desired.IgnitionEndpointToken, err = r.ignitionToken(ctx, agent)
 	return desired, err
