@@ -67,6 +67,9 @@ type Page struct {
 	Offset int
 }
 
+// WholeCluster is a page with all hosts of a cluster: Kubernetes has at most so many nodes in one.
+var WholeCluster = Page{Limit: 5000}
+
 // HostFilter chooses hosts. Empty fields do not count.
 type HostFilter struct {
 	InfraEnvID string

@@ -188,7 +188,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 		return fmt.Errorf("reading the cluster of AgentClusterInstall %s: %w", seen.key, err)
 	}
 	seen.cluster = cluster
-	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: cluster.ID, Page: domain.Page{Limit: 5000}})
+	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: cluster.ID, Page: domain.WholeCluster})
 	if err != nil {
 		return fmt.Errorf("listing the hosts of AgentClusterInstall %s: %w", seen.key, err)
 	}

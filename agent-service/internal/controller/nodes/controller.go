@@ -295,7 +295,7 @@ func (r *Reconciler) approved(ctx context.Context, machine workload.Machine, cer
 
 // machines are the hosts that are nodes of the cluster, or are becoming so.
 func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDeployment) ([]workload.Machine, []domain.Host, error) {
-	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: string(deployment.UID)})
+	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: string(deployment.UID), Page: domain.WholeCluster})
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the hosts of cluster %s: %w", client.ObjectKeyFromObject(deployment), err)
 	}

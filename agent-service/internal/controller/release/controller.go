@@ -262,7 +262,7 @@ func (r *Reconciler) answers(cluster string) {
 
 // heir is another host that has the name of the Node in the cluster by now, empty for none.
 func (r *Reconciler) heir(ctx context.Context, h *domain.Host) (string, error) {
-	members, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: h.Release.ClusterID})
+	members, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: h.Release.ClusterID, Page: domain.WholeCluster})
 	if err != nil {
 		return "", fmt.Errorf("listing the hosts of the cluster: %w", err)
 	}

@@ -4,6 +4,7 @@
 package release_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -49,8 +50,9 @@ func (s *service) GetHost(context.Context, domain.Principal, domain.HostKey) (*d
 	return &s.host, nil
 }
 
-func (s *service) ListHosts(context.Context, domain.Principal, domain.HostFilter) (domain.List[domain.Host], error) {
-	return domain.List[domain.Host]{Items: s.members, Total: len(s.members)}, s.failure
+func (s *service) ListHosts(_ context.Context, _ domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error) {
+	page := s.members[:min(len(s.members), cmp.Or(filter.Limit, 1000))] // as the real one
+	return domain.List[domain.Host]{Items: page, Total: len(s.members)}, s.failure
 }
 
 func (s *service) LeaveCluster(_ context.Context, _ domain.HostKey, _ time.Time, note string) error {
@@ -113,13 +115,15 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 		waits   time.Duration
 		says    string
 	}{
-		"its API does not answer":         {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
-		"its API takes requests only":     {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
-		"its node access is gone":         {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
-		"it is gone":                      {says: "The cluster is gone"},
-		"another has its name by now":     {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "2"}}}, says: "The cluster is gone"},
-		"another host is this Node now":   {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h2"}, Node: domain.Node{Name: "worker-1"}}}, says: "it is host h2 by now"},
-		"it takes no nodes any more":      {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: deployment.ObjectMeta}}, says: "no node access any more"},
+		"its API does not answer":       {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
+		"its API takes requests only":   {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
+		"its node access is gone":       {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
+		"it is gone":                    {says: "The cluster is gone"},
+		"another has its name by now":   {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "2"}}}, says: "The cluster is gone"},
+		"another host is this Node now": {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h2"}, Node: domain.Node{Name: "worker-1"}}}, says: "it is host h2 by now"},
+		"it takes no nodes any more":    {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: deployment.ObjectMeta}}, says: "no node access any more"},
+		"another one of many hosts": {objects: []client.Object{deployment, secret}, says: "it is host h2 by now",
+			members: append(make([]domain.Host, 1000), domain.Host{HostKey: domain.HostKey{HostID: "h2"}, Node: domain.Node{Name: "worker-1"}})},
 		"a member that is another's Node": {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h3"}, Node: domain.Node{Name: "worker-3"}}}, waits: release.AnswerTimeout, says: "did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
