@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/agent"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -96,4 +98,28 @@ func TestAnInfraEnvFollowsAClusterDeploymentThatIsMadeAgain(t *testing.T) {
 			return strings.Contains(one.Status.DebugInfo.EventsURL, string(again.UID)) && is(one, agentv1.ConditionBound, agentv1.ReasonBound)
 		})
 	}
+}
+
+// A machine that runs the image registers again as soon as its Agent is deleted. It would be bound again, without an Agent by which a user could free it.
+func TestAnInfraEnvWithAClusterGoesWhenItsAgentsAreDeleted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	deployment, install := c.deployment()
+	c.synced(install, agentv1.ReasonSyncOK)
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.ClusterRef = reference(deployment) })
+	image := c.token(infraEnv)
+	bound := c.agent(c.boot(infraEnv, 1, 0))
+	c.says(bound, agentv1.ConditionBound, agentv1.ReasonBound)
+	require.NoError(t, c.user.Delete(t.Context(), infraEnv))
+	c.until(infraEnv, "it waits for its hosts", func() bool {
+		said := agentv1.FindCondition(infraEnv.Status.Conditions, agentv1.ConditionImageCreated)
+		return said != nil && said.Reason == "HostsBound"
+	})
+	connection, err := agent.NewConnection(c.base, uuid.MustParse(string(infraEnv.UID)), image, http.DefaultClient)
+	require.NoError(t, err)
+	_, err = connection.Register(t.Context(), agent.Identity{HostID: uuid.New()}, "test")
+	assert.ErrorContains(t, err, "is being deleted")
+	require.NoError(t, c.user.Delete(t.Context(), bound))
+	c.gone(bound)
+	c.gone(infraEnv)
 }

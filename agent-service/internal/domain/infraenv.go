@@ -40,6 +40,8 @@ type InfraEnv struct {
 	// DeletingForced is set where hosts that are bound go with it.
 	Deleting       bool `json:",omitempty"`
 	DeletingForced bool `json:",omitempty"`
+	// Closed is set where the custom resource is being deleted and waits for bound hosts: no further host registers. A deletion of a custom resource is not taken back.
+	Closed bool `json:",omitempty"`
 	// ImageUpdatedAt is when something changed that the image shows: Last-Modified of downloads.
 	ImageUpdatedAt time.Time
 	// RestoredAt is when the InfraEnv came back after the service lost its data, zero for others: hosts of it may follow.

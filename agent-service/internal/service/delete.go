@@ -18,7 +18,8 @@ import (
 // deleteBatch is how many hosts one transaction deletes at most.
 const deleteBatch = 200
 
-// DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it.
+// DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it. Where it refuses a custom resource, no further
+// host registers.
 // It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
 // last of them. One that was begun is ended also where its caller has gone, and after a restart.
 func (s *InfraEnvs) DeleteInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
@@ -33,7 +34,9 @@ func (s *InfraEnvs) DeleteInfraEnv(ctx context.Context, by domain.Principal, id 
 
 // markInfraEnv begins a deletion.
 func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
-	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+	var refusal error
+	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		refusal = nil
 		e, err := transaction.OwnInfraEnv(ctx, w, by, id)
 		if err != nil {
 			return err
@@ -44,7 +47,8 @@ func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id st
 				return err
 			}
 			if bound.Total > 0 {
-				return hostsBound(id, bound.Items[0].HostID)
+				refusal = hostsBound(id, bound.Items[0].HostID)
+				return s.closeInfraEnv(ctx, w, by, e)
 			}
 		}
 		if e.Deleting && e.DeletingForced == force {
@@ -54,6 +58,18 @@ func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id st
 		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
+	return errorOf(err, refusal)
+}
+
+// closeInfraEnv keeps further hosts from an InfraEnv whose custom resource is being deleted. A machine whose Agent is deleted meanwhile would register again, and be bound again where the
+// InfraEnv has a cluster, and no Agent is made of it by which it could be freed.
+func (*InfraEnvs) closeInfraEnv(ctx context.Context, w *transaction.Work, by domain.Principal, e *domain.InfraEnv) error {
+	if by != domain.Kubernetes || e.Closed {
+		return nil
+	}
+	e.Closed, e.UpdatedAt = true, w.Now
+	w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: e.ID})
+	return w.PutInfraEnv(ctx, e)
 }
 
 // inUse are the states of hosts that keep their InfraEnv from being deleted.

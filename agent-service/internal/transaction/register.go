@@ -29,9 +29,12 @@ func (w *Work) Register(ctx context.Context, key domain.HostKey, request domain.
 	if err != nil {
 		return nil, err
 	}
-	if h == nil {
+	switch {
+	case h == nil && e.Closed:
+		return nil, beingDeleted(e)
+	case h == nil:
 		h, err = w.newHost(ctx, e, key)
-	} else {
+	default:
 		err = w.again(ctx, h, request)
 	}
 	if err != nil {
@@ -218,7 +221,7 @@ func (w *Work) RestoreRelease(ctx context.Context, by domain.Principal, key doma
 }
 
 func beingDeleted(e *domain.InfraEnv) error {
-	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
+	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted, and its hosts with it: boot the machine with the image of another one", e.ID)
 }
 
 func identityInUse(hostID string) error {
