@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -66,6 +67,8 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	details := &metal3v1.HardwareData{ObjectMeta: estate.Named("node-1")}
 	details.Spec.HardwareDetails = &metal3v1.HardwareDetails{Hostname: "node-1"}
 	lost.Make(details)
+	manifests := &corev1.ConfigMap{ObjectMeta: estate.Named("manifests"), Data: map[string]string{"network.yaml": "kind: Network"}}
+	lost.Make(manifests)
 	var before estate.Estate
 	require.EventuallyWithT(t, func(c *assert.CollectT) { before = lost.Read(c) }, estate.Patience, estate.Interval)
 	require.Len(t, before.Addresses, 3)
@@ -82,6 +85,8 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 
 	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(details), details))
 	assert.Equal(t, "node-1", details.Spec.HardwareDetails.Hostname)
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(manifests), manifests), "an AgentClusterInstall may name it")
+	assert.Equal(t, "kind: Network", manifests.Data["network.yaml"])
 
 	// The operators are at work: a new claim gets what is free.
 	another := &ipamv1.IPClaim{ObjectMeta: estate.Named("another")}
