@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +49,58 @@ func TestSettingsOfAWSCannotChange(t *testing.T) {
 	require.NoError(t, a.merge(t, cd, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":["arn:x"]}}},"powerState":"Hibernating"}}`))
 	require.NoError(t, a.merge(t, cd, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":null}}}}}`))
 	require.NoError(t, a.merge(t, a.mustCreate(t, cluster("  platform: {hosted: {}}\n")), `{"spec":{"powerState":"Hibernating"}}`))
+}
+
+// What Hive lets change, and what its controllers change by themselves, is accepted; all else is refused with a sentence.
+func TestSettingsOfOtherInstallersChangeAsTheirInstallersLetThem(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	made := func(platform string) *unstructured.Unstructured {
+		return a.mustCreate(t, cluster("  platform: "+platform+"\n"))
+	}
+	gcp := made("{gcp: {region: r, credentialsSecretRef: {name: cloud}}}")
+	vsphere := made("{vsphere: {vCenter: v, datacenter: d, credentialsSecretRef: {name: cloud}, certificatesSecretRef: {name: ca}}}")
+	nutanix := made("{nutanix: {prismCentral: {endpoint: {address: a, port: 1}}, credentialsSecretRef: {name: cloud}}}")
+	// Hive's schema gives a reference that is left out the name "".
+	byRole := made("{aws: {region: r, credentialsAssumeRole: {roleARN: arn}, credentialsSecretRef: {name: ''}}}")
+	federated := made("{gcp: {region: r}}")
+	require.Eventually(t, func() bool {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"platform":{"gcp":{"region":"other"}}}}`))
+		return a.Patch(t.Context(), gcp.DeepCopy(), patch, client.DryRunAll) != nil
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+
+	for name, test := range map[string]struct {
+		cluster     *unstructured.Unstructured
+		patch, says string
+	}{
+		"the region of GCP":           {gcp, `{"spec":{"platform":{"gcp":{"region":"other"}}}}`, "of platform.gcp, only discardLocalSsdOnHibernate can change"},
+		"the credentials of GCP":      {gcp, `{"spec":{"platform":{"gcp":{"credentialsSecretRef":{"name":"other"}}}}}`, "of platform.gcp, only discardLocalSsdOnHibernate can change"},
+		"the credentials of GCP go":   {gcp, `{"spec":{"platform":{"gcp":{"credentialsSecretRef":{"name":""}}}}}`, "of platform.gcp, only discardLocalSsdOnHibernate can change"},
+		"credentials come":            {federated, `{"spec":{"platform":{"gcp":{"credentialsSecretRef":{"name":"other"}}}}}`, "of platform.gcp, only discardLocalSsdOnHibernate can change"},
+		"the vCenter":                 {vsphere, `{"spec":{"platform":{"vsphere":{"vCenter":"other"}}}}`, "of platform.vsphere, only infrastructure can be added"},
+		"infrastructure and vCenter":  {vsphere, `{"spec":{"platform":{"vsphere":{"vCenter":null,"infrastructure":{"vcenters":[]}}}}}`, "of platform.vsphere, only infrastructure can be added"},
+		"the endpoint of Nutanix":     {nutanix, `{"spec":{"platform":{"nutanix":{"prismCentral":{"endpoint":{"port":2}}}}}}`, "platform.nutanix cannot change"},
+		"certificates of Nutanix":     {nutanix, `{"spec":{"platform":{"nutanix":{"certificatesSecretRef":{"name":"ca"}}}}}`, "platform.nutanix cannot change"},
+		"credentials beside the role": {byRole, `{"spec":{"platform":{"aws":{"credentialsSecretRef":{"name":"c"}}}}}`, "of platform.aws, only privateLink.additionalAllowedPrincipals can change"},
+		"another platform":            {gcp, `{"spec":{"platform":{"gcp":null,"none":{}}}}`, "platform cannot change"},
+	} {
+		t.Run(name, func(t *testing.T) { assertRefused(t, a.merge(t, test.cluster, test.patch), test.says) })
+	}
+	for name, test := range map[string]struct {
+		cluster *unstructured.Unstructured
+		patch   string
+	}{
+		"a user hibernates machines with local disks":              {gcp, `{"spec":{"platform":{"gcp":{"discardLocalSsdOnHibernate":true}}}}`},
+		"Hive writes what it reads the deprecated settings as":     {vsphere, `{"spec":{"platform":{"vsphere":{"infrastructure":{"vcenters":[{"server":"v","datacenters":["d"]}]}}}}}`},
+		"Hive's type has a reference that is not set: of GCP":      {federated, `{"spec":{"platform":{"gcp":{"credentialsSecretRef":{}}}}}`},
+		"Hive's type has a reference that is not set: of Nutanix":  {nutanix, `{"spec":{"platform":{"nutanix":{"certificatesSecretRef":{}}}}}`},
+		"Hive's type leaves out the name of what is not set":       {byRole, `{"spec":{"platform":{"aws":{"credentialsSecretRef":{"name":null}}}}}`},
+		"Hive's type leaves out an empty list or says what is off": {byRole, `{"spec":{"platform":{"aws":{"privateLink":{"enabled":false}}}}}`},
+	} {
+		t.Run("may change: "+name, func(t *testing.T) { require.NoError(t, a.merge(t, test.cluster, test.patch)) })
+	}
+	assertRefused(t, a.merge(t, vsphere, `{"spec":{"platform":{"vsphere":{"infrastructure":{"vcenters":[]}}}}}`), "of platform.vsphere, only infrastructure can be added")
+	assertRefused(t, a.merge(t, vsphere, `{"spec":{"platform":{"vsphere":{"infrastructure":null}}}}`), "of platform.vsphere, only infrastructure can be added")
 }
 
 // inventories are inventories that are refused, with the sentence that is said.

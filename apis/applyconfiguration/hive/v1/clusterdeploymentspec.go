@@ -19,7 +19,8 @@ type ClusterDeploymentSpecApplyConfiguration struct {
 	ClusterName *string `json:"clusterName,omitempty"`
 	// baseDomain is the domain below which the cluster has its name. It cannot change.
 	BaseDomain *string `json:"baseDomain,omitempty"`
-	// platform says where and by whom the cluster is installed. It cannot change, but for the selector of machines of agentBareMetal, audit of hosted and additionalAllowedPrincipals of aws.privateLink, which their installers follow.
+	// platform says where and by whom the cluster is installed. It cannot change, but for the selector of machines of agentBareMetal, audit of hosted, additionalAllowedPrincipals of aws.privateLink, discardLocalSsdOnHibernate of gcp, which their installers
+	// follow, and infrastructure of vsphere, which its installer adds.
 	Platform *PlatformApplyConfiguration `json:"platform,omitempty"`
 	// pullSecretRef names a Secret with the key .dockerconfigjson. It cannot change.
 	PullSecretRef *LocalObjectReferenceApplyConfiguration `json:"pullSecretRef,omitempty"`
