@@ -78,6 +78,20 @@ func TestFailuresAfterTheLastKnownOneCount(t *testing.T) {
 	}
 }
 
+// The user has corrected the image set. What is still being installed of the wrong one breaks by and by, and says nothing about the right one.
+func TestAClusterOfAnEarlierVersionThatBreaksIsNoFailureOfThePresentOne(t *testing.T) {
+	pool := testobj.Pool("p", testobj.Size(1), testobj.ImageSet("wrong"))
+	wrong := with(failed("p-a", 40*time.Minute, time.Second), func(c *poolplan.Cluster) { c.Version = poolplan.Version(pool.Spec) })
+	testobj.ImageSet("right")(pool)
+	d := poolplan.Plan(now, snapshot(pool, wrong))
+	require.Equal(t, []string{"delete p-a"}, kinds(d.Actions))
+	require.Nil(t, d.Status.Provisioning)
+
+	pool.Status = d.Status
+	s := snapshot(pool, with(wrong, func(c *poolplan.Cluster) { c.Deleting = true }))
+	require.Equal(t, []string{"create p-bbbbb"}, kinds(poolplan.Plan(now.Add(time.Second), s).Actions), "its successor does not wait")
+}
+
 func TestAResumeThatTimesOutIsNoFailureOfInstallation(t *testing.T) {
 	stuck := with(free("p-a", 60), func(c *poolplan.Cluster) {
 		c.Power, c.ObservedPower, c.ResumingSince = hivev1.PowerStateRunning, hivev1.PowerStateWaitingForNodes, now.Add(-time.Hour)

@@ -98,7 +98,8 @@ func (p *pass) recordDeletion(i int, why Why) {
 	m := &p.fleet.members[i]
 	p.ticket.record(p.now, hivev1.ClusterPoolOperation{Namespace: m.Namespace, Kind: hivev1.OperationDelete, UID: m.UID, Why: string(why)})
 	p.ticket.act(DeleteCluster{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Why: why})
-	if why == WhyBroken && !m.failure.AfterInstallation {
+	// A cluster of an earlier version says nothing about those that are created now.
+	if why == WhyBroken && !m.failure.AfterInstallation && m.Version == p.fleet.version {
 		p.health.fail(m.Namespace, m.Created, m.failure)
 	}
 	m.state = deleting
