@@ -39,7 +39,18 @@ func healthOf(s Snapshot, t *timer) health {
 	if pool.Status.Provisioning != nil {
 		h.ClusterPoolProvisioning = *pool.Status.Provisioning.DeepCopy()
 	}
+	h.correctClock()
 	return h
+}
+
+// correctClock has a failure that the status puts into the future take place now: whoever wrote it had a wrong time. Else nothing would be created until then, and further failures would
+// count as part of it.
+func (h *health) correctClock() {
+	if last := h.LastFailureTime; last == nil || !last.After(h.now.Add(oneMoment)) {
+		return
+	}
+	h.LastFailureTime = new(metav1.NewTime(h.now))
+	h.NextAttemptTime = new(metav1.NewTime(h.now.Add(delay(h.ConsecutiveFailures))))
 }
 
 // fail counts a cluster that broke. It is called once per cluster, in the same ticket that records its deletion. Clusters that were begun together break of one cause: what was begun before

@@ -92,6 +92,24 @@ func TestAClusterOfAnEarlierVersionThatBreaksIsNoFailureOfThePresentOne(t *testi
 	require.Equal(t, []string{"create p-bbbbb"}, kinds(poolplan.Plan(now.Add(time.Second), s).Actions), "its successor does not wait")
 }
 
+// A machine had a wrong time when clusters broke, and has the right one now.
+func TestAFailureInTheFutureStopsThePoolNoLongerThanAnother(t *testing.T) {
+	pool := testobj.Pool("p", testobj.Size(1))
+	pool.Status.Provisioning = &hivev1.ClusterPoolProvisioning{ConsecutiveFailures: 3, LastFailureTime: new(metav1.NewTime(now.Add(300 * time.Hour))),
+		NextAttemptTime: new(metav1.NewTime(now.Add(300*time.Hour + 2*time.Minute))), SpecHash: poolplan.Recipe(pool.Spec)}
+	d := poolplan.Plan(now, snapshot(pool))
+	require.Empty(t, d.Actions)
+	require.Equal(t, 2*time.Minute, d.RequeueAfter)
+	require.Equal(t, poolplan.StatusReport, d.Change, "the time is kept, so that the pause ends")
+	pool.Status = d.Status
+	at := now.Add(2 * time.Minute)
+	d = poolplan.Plan(at, snapshot(pool))
+	require.Equal(t, []string{"create p-bbbbb"}, kinds(d.Actions))
+
+	d = poolplan.Plan(at.Add(5*time.Minute), snapshot(pool, failed("p-a", -2*time.Minute, -4*time.Minute)))
+	require.EqualValues(t, 4, d.Status.Provisioning.ConsecutiveFailures, "the next failure counts")
+}
+
 func TestAResumeThatTimesOutIsNoFailureOfInstallation(t *testing.T) {
 	stuck := with(free("p-a", 60), func(c *poolplan.Cluster) {
 		c.Power, c.ObservedPower, c.ResumingSince = hivev1.PowerStateRunning, hivev1.PowerStateWaitingForNodes, now.Add(-time.Hour)
