@@ -76,7 +76,7 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 
 func TestDeploymentFailuresHaveAMessage(t *testing.T) {
 	w := newTestEnv(t)
-	for i, name := range []string{"checksum", demo.MarkAgentless, demo.MarkUncleanable, "secret", "namespace", "method"} {
+	for i, name := range []string{"checksum", demo.MarkAgentless, demo.MarkUncleanable, "secret", "namespace", "method", "iso"} {
 		w.enrol(i+1, hostname("m-"+name))
 	}
 	w.operate(managing)
@@ -102,6 +102,18 @@ func TestDeploymentFailuresHaveAMessage(t *testing.T) {
 		h := w.host("m-checksum")
 		w.patch(h, `{"spec":{"image":{"checksum":"`+sum+`","checksumType":"sha256"}}}`)
 		// The machine is restarted each time that Ironic waits for it: the first time may be for the attempt before.
+		w.eventually("the host is provisioned", func() bool {
+			w.rack.Restart(h.Status.Provisioning.ID)
+			return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Status.Provisioning.State == metal3v1.StateProvisioned
+		})
+		assert.Empty(t, h.Status.ErrorType)
+	})
+	t.Run("so is an ISO that was not said to be one", func(t *testing.T) {
+		h := w.host("m-iso")
+		w.reaches(h, metal3v1.StateAvailable)
+		w.patch(h, `{"spec":{"image":{"url":"http://images/a.iso","checksum":"`+demo.WrongChecksum+`","checksumType":"sha256"}}}`)
+		w.says(h, metal3v1.ConditionReady, metal3v1.ReasonDeploymentFailed)
+		w.patch(h, `{"spec":{"image":{"format":"live-iso"}}}`)
 		w.eventually("the host is provisioned", func() bool {
 			w.rack.Restart(h.Status.Provisioning.ID)
 			return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Status.Provisioning.State == metal3v1.StateProvisioned

@@ -116,10 +116,14 @@ func (r *Rack) Prepare(_ context.Context, known hoststate.Node, d hoststate.Depl
 		if n.Instance != "" && n.Instance != d.Instance {
 			return inventory.Failf(inventory.ProblemBusy, "node %s is occupied by instance %s", n.UUID, n.Instance)
 		}
-		n.Instance, n.deployInfo, n.clean, n.deploy = d.Instance, maps.Clone(d.Info), &d.Clean, hoststate.DirectDeploy
+		wanted := hoststate.DirectDeploy
 		if d.ISO {
-			n.deploy = hoststate.RamdiskDeploy
+			wanted = hoststate.RamdiskDeploy
 		}
+		if n.State == hoststate.DeployFailed && n.deploy != wanted { // so says Ironic
+			return inventory.Failf(inventory.ProblemBusy, "node %s can not have deploy_interface updated while it is %s", n.UUID, n.State)
+		}
+		n.Instance, n.deployInfo, n.clean, n.deploy = d.Instance, maps.Clone(d.Info), &d.Clean, wanted
 		return nil
 	})
 }

@@ -316,7 +316,7 @@ func DeploymentTask(n Node, d Deployment, p Past) Task {
 		}
 		return Task{Do: Accept}
 	case DeployFailed:
-		return p.again(n, metal3v1.ReasonDeploymentFailed, d.start(n, p), AskedDeploy)
+		return p.again(n, metal3v1.ReasonDeploymentFailed, d.retry(n, p), AskedDeploy)
 	case NodeError:
 		return p.again(n, metal3v1.ReasonUndeployFailed, Task{Do: Ask, Ask: AskDelete}, AskedUndeploy)
 	case CleanFailed:
@@ -355,6 +355,14 @@ func (d Deployment) start(n Node, p Past) Task {
 		return Task{Do: Prepare}
 	}
 	return Task{Do: Ask, Ask: AskDeploy}
+}
+
+// retry asks for a deployment that failed once more. Ironic changes driver and interfaces of a node only where nothing was deployed, so what failed is ended before.
+func (d Deployment) retry(n Node, p Past) Task {
+	if (n.Deploy == RamdiskDeploy) != d.ISO || d.Manual && !n.manual() {
+		return Task{Do: Ask, Ask: AskDelete}
+	}
+	return d.start(n, p)
 }
 
 // await waits for Ironic. Where that waits for an agent of a machine that it cannot restart, only the user can help.
