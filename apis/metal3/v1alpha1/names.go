@@ -20,6 +20,8 @@ const (
 	DetachedAnnotation = "baremetalhost.metal3.io/detached"
 	// BareMetalHostFinalizer is held by the operator that manages a host.
 	BareMetalHostFinalizer = "baremetalhost.metal3.io"
+	// HardwareDataFinalizer is what baremetal-operator puts on each HardwareData that it makes. It goes with the host.
+	HardwareDataFinalizer = BareMetalHostFinalizer + "/hardwareData"
 )
 
 // Names that discovery uses on hosts and reservations.

@@ -43,3 +43,22 @@ func TestWhatAnotherOperatorWroteIntoAStatusGoes(t *testing.T) {
 		return h.ResourceVersion == version
 	}, 2*time.Second)
 }
+
+// TestHardwareDataOfAnotherOperatorGoesWithItsHost deletes a host of which baremetal-operator made the HardwareData, with the finalizer that it takes off itself where it runs.
+func TestHardwareDataOfAnotherOperatorGoesWithItsHost(t *testing.T) {
+	w := newTestEnv(t)
+	_, h, _ := w.available()
+	data := &metal3v1.HardwareData{}
+	data.Namespace, data.Name, data.Finalizers = h.Namespace, h.Name, []string{"baremetalhost.metal3.io/hardwareData"}
+	other := data.DeepCopy()
+	other.Name = "other"
+	for _, d := range []*metal3v1.HardwareData{data, other} {
+		require.NoError(t, w.Create(t.Context(), d))
+		require.NoError(t, w.Delete(t.Context(), d)) // as the garbage collector does
+	}
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	w.gone(data)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(other), other), "that of another host stays")
+	w.patch(other, `{"metadata":{"finalizers":null}}`)
+}
