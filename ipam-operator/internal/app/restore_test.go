@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -216,6 +217,8 @@ func (w *testEnv) list(kind string) []unstructured.Unstructured {
 	switch kind {
 	case "IPPool", "IPClaim", "IPAddress":
 		list.SetGroupVersionKind(ipamv1.GroupVersion.WithKind(kind))
+	case "Metal3DataClaim", "Metal3Data":
+		list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
 	case "contract.IPAddress":
 		list.SetGroupVersionKind(w.contractObject("IPAddress", "any").GroupVersionKind())
 	default:

@@ -5,6 +5,7 @@ package dataplan
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -49,6 +50,12 @@ type ReleaseClaim struct{ Claim Claim }
 // DeleteClaim deletes a claim, under its UID.
 type DeleteClaim struct{ Claim Claim }
 
+// AdoptClaim gives a claim that was restored its owner and its finalizer.
+type AdoptClaim struct {
+	Claim Claim
+	Owner metav1.OwnerReference
+}
+
 // DeleteData deletes the data, under its UID.
 type DeleteData struct{}
 
@@ -69,6 +76,7 @@ type CreateSecret struct{ Secret *corev1.Secret }
 
 func (ReleaseClaim) action() {}
 func (DeleteClaim) action()  {}
+func (AdoptClaim) action()   {}
 func (DeleteData) action()   {}
 func (ReleaseData) action()  {}
 func (UpdateData) action()   {}

@@ -38,6 +38,21 @@ func (c *Claim) isOf(data types.UID) bool {
 	return false
 }
 
+// isRestored reports whether a claim of a pool was made by hand, or restored without its owner.
+func (c *Claim) isRestored(of render.Pool) bool {
+	if len(c.GetOwnerReferences()) > 0 || !c.GetDeletionTimestamp().IsZero() {
+		return false
+	}
+	switch claim := c.Object.(type) {
+	case *ipamv1.IPClaim:
+		return claim.PoolKey() == types.NamespacedName{Namespace: claim.Namespace, Name: of.Name}
+	case *unstructured.Unstructured:
+		return of == render.Pool{Group: text(claim, "spec", "poolRef", "apiGroup"), Kind: text(claim, "spec", "poolRef", "kind"), Name: text(claim, "spec", "poolRef", "name")}
+	default:
+		return false
+	}
+}
+
 // AddressName is the name of the IPAddress that a claim has; empty while it has none.
 func (c *Claim) AddressName() string {
 	switch claim := c.Object.(type) {
@@ -115,7 +130,7 @@ func text(obj *unstructured.Unstructured, path ...string) string {
 	return value
 }
 
-// addresses are those of the pools that a template names. Claims that are not there are made, all at once; why says what is missing, and is
+// addresses are those of the pools that a template names. Claims that are not there are made, and those of restored data get their owner, all at once; why says what is missing, and is
 // empty for a wait that a claim reports itself.
 func (s *Snapshot) addresses(subject *render.Subject, pools []render.Pool) (addresses render.Addresses, claims []Action, why string, complete bool) {
 	addresses, complete = render.Addresses{}, true
@@ -127,6 +142,8 @@ func (s *Snapshot) addresses(subject *render.Subject, pools []render.Pool) (addr
 			message = fmt.Sprintf("%s %s: the kinds of %s are not installed", want.Kind, want.Name, ContractClaimKind.Group)
 		case !found:
 			claims = append(claims, CreateClaim{want.Kind, s.newClaim(want)})
+		case !claim.isOf(s.Data.UID) && isRestored(s.Data) && claim.isRestored(want.Pool):
+			claims = append(claims, AdoptClaim{claim, s.controller()})
 		case !claim.isOf(s.Data.UID):
 			message = s.occupied(&claim)
 		default:

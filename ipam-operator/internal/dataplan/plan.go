@@ -21,8 +21,8 @@ func Plan(s Snapshot) Decision {
 		return Decision{Why: allocate.WhyPaused}
 	case s.isDeleted():
 		return Decision{Actions: s.giveBack(), Why: allocate.WhyDeleted}
-	case s.Claim == nil && !slices.ContainsFunc(s.Data.Finalizers, isOurs):
-		// Data that this operator has never served was made by hand, and may be ahead of its claim.
+	case s.Claim == nil && (isRestored(s.Data) || !slices.ContainsFunc(s.Data.Finalizers, isOurs)):
+		// Data that this operator has never served was made by hand or restored, and may be ahead of its claim.
 		return refuse(WhyClaimNotFound, "Metal3DataClaim "+s.Data.Spec.Claim.Name+" not found")
 	case s.Claim == nil:
 		return Decision{Actions: []Action{DeleteData{}}}
@@ -109,7 +109,7 @@ func WithoutOurs(finalizers []string) []string {
 }
 
 // Belongs reports whether a Metal3Data is that of a claim. A claim that was created again under its name is another one: the
-// owner reference decides by UID. Where there is none, the garbage collector may have removed it because that claim is gone.
+// owner reference decides by UID. Where there is none, the garbage collector may have removed it because that claim is gone. Data that was restored belongs to the claim that it names.
 func Belongs(data, claim metav1.Object) bool {
 	for _, owner := range data.GetOwnerReferences() {
 		if owner.Kind == infrav1.Metal3DataClaimKind && owner.Name == claim.GetName() {
@@ -118,5 +118,19 @@ func Belongs(data, claim metav1.Object) bool {
 	}
 	of, ok := data.(*infrav1.Metal3Data)
 	created := claim.GetCreationTimestamp()
-	return ok && of.Spec.Claim.Name == claim.GetName() && !created.After(of.CreationTimestamp.Time)
+	return ok && of.Spec.Claim.Name == claim.GetName() && (isRestored(of) || !created.After(of.CreationTimestamp.Time))
+}
+
+// isRestored reports whether data was made by hand, or restored without its owners: its template does not own it. Where its claim goes away, the garbage collector leaves that owner.
+func isRestored(data *infrav1.Metal3Data) bool {
+	return !slices.ContainsFunc(data.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == infrav1.Metal3DataTemplateKind })
+}
+
+// Owners are the owner references of data of a template that was made for a claim and its machine.
+func Owners(template *infrav1.Metal3DataTemplate, claim metav1.Object, machine metav1.OwnerReference) []metav1.OwnerReference {
+	return []metav1.OwnerReference{
+		{APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.Metal3DataTemplateKind, Name: template.Name, UID: template.UID, Controller: new(true)},
+		{APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.Metal3DataClaimKind, Name: claim.GetName(), UID: claim.GetUID()},
+		{APIVersion: machine.APIVersion, Kind: machine.Kind, Name: machine.Name, UID: machine.UID},
+	}
 }

@@ -40,8 +40,11 @@ func snapshot() *dataplan.Snapshot {
 	}}}
 	s := &dataplan.Snapshot{
 		Data: &infrav1.Metal3Data{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "uid", Labels: map[string]string{"l": "v"}, Finalizers: []string{infrav1.DataFinalizer}},
-			Spec:       infrav1.Metal3DataSpec{Claim: infrav1.ObjectReference{Name: "claim"}, Template: infrav1.ObjectReference{Name: "t"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "t-0", UID: "uid", Labels: map[string]string{"l": "v"}, Finalizers: []string{infrav1.DataFinalizer},
+				OwnerReferences: dataplan.Owners(template, claim, claim.OwnerReferences[0]),
+			},
+			Spec: infrav1.Metal3DataSpec{Claim: infrav1.ObjectReference{Name: "claim"}, Template: infrav1.ObjectReference{Name: "t"}},
 		},
 		Template: template,
 		Claim:    claim,
@@ -115,6 +118,8 @@ func transcript(d dataplan.Decision) []string {
 			out = append(out, "create secret "+do.Secret.Name)
 		case dataplan.UpdateData:
 			out = append(out, fmt.Sprintf("update data: %v, %s, %s", do.Data.Finalizers, do.Data.Spec.MetaData.Name, do.Data.Spec.NetworkData.Name))
+		case dataplan.AdoptClaim:
+			out = append(out, "adopt claim "+do.Claim.GetName()+" for "+do.Owner.Name)
 		case dataplan.DeleteData:
 			out = append(out, "delete data")
 		case dataplan.ReleaseData:
@@ -180,6 +185,9 @@ func TestPlan(t *testing.T) {
 		"no claim of data that was made by hand": {
 			func(s *dataplan.Snapshot) { s.Claim, s.Data.Finalizers = nil, nil }, []string{"ClaimNotFound: Metal3DataClaim claim not found"},
 		},
+		"no claim of data that was restored": {
+			func(s *dataplan.Snapshot) { s.Claim, s.Data.OwnerReferences = nil, nil }, []string{"ClaimNotFound: Metal3DataClaim claim not found"},
+		},
 
 		"a claim without a machine": {
 			func(s *dataplan.Snapshot) { s.Claim.OwnerReferences = nil }, []string{"MachineNotReady: Metal3Machine not found in owner references"},
@@ -242,6 +250,34 @@ func TestPlan(t *testing.T) {
 		},
 		"a claim without owner has the name": {
 			withClaim(func(c *ipamv1.IPClaim) { c.OwnerReferences = nil }), []string{"NoAddress: IPClaim t-0-ours is there already and has no owner"},
+		},
+		"a claim of restored data": {
+			func(s *dataplan.Snapshot) {
+				s.Data.OwnerReferences = nil
+				withClaim(func(c *ipamv1.IPClaim) { c.OwnerReferences = nil })(s)
+			}, []string{"adopt claim t-0-ours for t-0", "NoAddress: "},
+		},
+		"a claim of the contract of restored data": {
+			func(s *dataplan.Snapshot) {
+				fromTheirs(s)
+				s.Data.OwnerReferences, s.Claims[theirs] = nil, contractClaim("uid", nil)
+				s.Claims[theirs].SetOwnerReferences(nil)
+				pool := map[string]any{"apiGroup": theirs.Group, "kind": theirs.Kind, "name": theirs.Name}
+				s.Claims[theirs].Object.(*unstructured.Unstructured).Object["spec"] = map[string]any{"poolRef": pool}
+			}, []string{"adopt claim t-0-theirs for t-0", "NoAddress: "},
+		},
+		"a claim of another pool has the name of one of restored data": {
+			func(s *dataplan.Snapshot) {
+				s.Data.OwnerReferences = nil
+				withClaim(func(c *ipamv1.IPClaim) { c.OwnerReferences, c.Spec.Pool.Name = nil, "x" })(s)
+			}, []string{"NoAddress: IPClaim t-0-ours is there already and has no owner"},
+		},
+		"restored data whose claims were adopted": {
+			func(s *dataplan.Snapshot) { s.Data.OwnerReferences = nil },
+			[]string{
+				"update data: [metal3data.infrastructure.cluster.x-k8s.io], m3m-metadata, m3m-networkdata",
+				"create secret m3m-metadata", "create secret m3m-networkdata", "Served, ready",
+			},
 		},
 		"a claim of something else has the name": {
 			withClaim(func(c *ipamv1.IPClaim) {
@@ -403,13 +439,16 @@ func TestPrefixOfAnAddressThatStatesNone(t *testing.T) {
 
 func TestBelongs(t *testing.T) {
 	claim := &infrav1.Metal3DataClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", UID: "now", CreationTimestamp: deletedAt}}
-	data := &infrav1.Metal3Data{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: deletedAt}}
+	data := &infrav1.Metal3Data{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(deletedAt.Add(-time.Hour))}}
 	data.Spec.Claim.Name = "claim"
+	assert.True(t, dataplan.Belongs(data, claim), "restored before the claim")
+	data.OwnerReferences = []metav1.OwnerReference{{Kind: infrav1.Metal3DataTemplateKind, Name: "t"}}
+	data.CreationTimestamp = deletedAt
 	assert.True(t, dataplan.Belongs(data, claim), "no owner, and not older")
 	data.CreationTimestamp = metav1.NewTime(deletedAt.Add(-time.Second))
 	assert.False(t, dataplan.Belongs(data, claim), "the data is older than the claim")
-	data.OwnerReferences = []metav1.OwnerReference{{Kind: infrav1.Metal3DataClaimKind, Name: "claim", UID: "now"}}
+	data.OwnerReferences = append(data.OwnerReferences, metav1.OwnerReference{Kind: infrav1.Metal3DataClaimKind, Name: "claim", UID: "now"})
 	assert.True(t, dataplan.Belongs(data, claim))
-	data.OwnerReferences[0].UID = "former"
+	data.OwnerReferences[1].UID = "former"
 	assert.False(t, dataplan.Belongs(data, claim))
 }

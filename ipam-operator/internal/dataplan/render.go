@@ -74,13 +74,15 @@ func (s *Snapshot) render() Decision {
 	if why != "" {
 		return refuse(WhyMachineNotReady, why)
 	}
-	var actions []Action
 	data := s.prepared(subject.Name)
-	if !equality.Semantic.DeepEqual(s.Data, data) {
-		actions = append(actions, UpdateData{data})
-	}
 	d := s.renderFor(subject, data)
-	d.Actions = append(actions, d.Actions...)
+	if d.Report.Ready && isRestored(s.Data) { // its claims have their owner by now
+		machine, _ := MachineOf(s.Claim)
+		data.OwnerReferences = append(data.OwnerReferences, Owners(s.Template, s.Claim, machine)...)
+	}
+	if !equality.Semantic.DeepEqual(s.Data, data) {
+		d.Actions = append([]Action{UpdateData{data}}, d.Actions...)
+	}
 	return d
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ func (r *Reconciler) execute(ctx context.Context, data *infrav1.Metal3Data, acti
 			err = r.releaseClaim(ctx, do.Claim)
 		case dataplan.DeleteClaim:
 			err = r.deleteClaim(ctx, do.Claim)
+		case dataplan.AdoptClaim:
+			err = r.adoptClaim(ctx, do)
 		case dataplan.DeleteData:
 			err = r.deleteData(ctx, data)
 		case dataplan.ReleaseData:
@@ -69,6 +72,20 @@ func (r *Reconciler) deleteClaim(ctx context.Context, claim dataplan.Claim) erro
 	if err := client.IgnoreNotFound(r.Client.Delete(ctx, claim.Object, client.Preconditions{UID: &uid})); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", claim.Kind, claim.GetName(), err)
 	}
+	return nil
+}
+
+// adoptClaim gives a claim that was restored its owner and its finalizer. The change of the claim starts another pass.
+func (r *Reconciler) adoptClaim(ctx context.Context, do dataplan.AdoptClaim) error {
+	claim := do.Claim
+	before := claim.DeepCopyObject().(client.Object)
+	claim.SetOwnerReferences([]metav1.OwnerReference{do.Owner})
+	controllerutil.AddFinalizer(claim.Object, infrav1.DataFinalizer)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, claim.Object, patch, client.FieldOwner(FieldOwner))); err != nil {
+		return fmt.Errorf("adopting %s %s: %w", claim.Kind, claim.GetName(), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Adopted a claim by its name", claim.Kind, claim.GetName())
 	return nil
 }
 

@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -147,20 +146,16 @@ func refusal(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplat
 	}
 }
 
-// give finds the data that a claim has already, or makes it, and makes the claim name it. A claim without finalizer was
-// never served, so no data was made for it.
+// give finds the data that a claim has already, or makes it, and makes the claim name it.
 func (r *Reconciler) give(ctx context.Context, claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate) error {
-	name := ""
-	if controllerutil.ContainsFinalizer(claim, infrav1.ClaimFinalizer) {
-		var err error
-		if name, err = r.find(ctx, claim); err != nil {
-			return err
-		}
-	} else if err := r.finalize(ctx, claim, true); err != nil {
+	name, err := r.find(ctx, claim)
+	if err != nil {
+		return err
+	}
+	if err := r.finalize(ctx, claim, true); err != nil {
 		return err
 	}
 	if name == "" {
-		var err error
 		if name, err = r.create(ctx, claim, template); err != nil {
 			return err
 		}

@@ -48,7 +48,8 @@ func (r *Reconciler) data(ctx context.Context, claim *infrav1.Metal3DataClaim, n
 }
 
 // find is the name of data that a claim has though its status does not say so: after a crash, or a move, which leaves the status
-// behind. The cache is asked first, then the API server, as data may be younger than what the cache shows.
+// behind. The cache is asked first, then the API server, as data may be younger than what the cache shows. A claim without finalizer was never served: the only data that it can have was restored, as the
+// claim was, and is in the cache.
 func (r *Reconciler) find(ctx context.Context, claim *infrav1.Metal3DataClaim) (string, error) {
 	cached, err := r.cached(ctx, claim)
 	if err != nil {
@@ -58,6 +59,9 @@ func (r *Reconciler) find(ctx context.Context, claim *infrav1.Metal3DataClaim) (
 		if cached[i].DeletionTimestamp.IsZero() {
 			return cached[i].Name, nil
 		}
+	}
+	if !controllerutil.ContainsFinalizer(claim, infrav1.ClaimFinalizer) {
+		return "", nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(infrav1.Metal3DataKind + "List"))
@@ -126,12 +130,7 @@ func newData(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplat
 	data := &infrav1.Metal3Data{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: claim.Namespace, Name: template.Name + "-" + strconv.Itoa(index),
-			Labels: maps.Clone(claim.Labels), Finalizers: []string{infrav1.DataFinalizer},
-			OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.Metal3DataTemplateKind, Name: template.Name, UID: template.UID, Controller: new(true)},
-				{APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.Metal3DataClaimKind, Name: claim.Name, UID: claim.UID},
-				{APIVersion: machine.APIVersion, Kind: machine.Kind, Name: machine.Name, UID: machine.UID},
-			},
+			Labels: maps.Clone(claim.Labels), Finalizers: []string{infrav1.DataFinalizer}, OwnerReferences: dataplan.Owners(template, claim, machine),
 		},
 		Spec: infrav1.Metal3DataSpec{
 			Index:             index,
