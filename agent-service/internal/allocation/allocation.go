@@ -118,7 +118,7 @@ func (c *Chooser) machine(h *domain.Host, candidate domain.Candidate) machinepla
 func (c *Chooser) forbidden(h *domain.Host) string {
 	e := c.InfraEnvs[h.InfraEnvID]
 	switch {
-	case e == nil || e.Deleting:
+	case e == nil || e.Deleting || e.Closed:
 		return "its InfraEnv is being deleted"
 	case c.Cluster != nil && c.Cluster.Kube != (domain.KubeRef{}) && e.Kube != (domain.KubeRef{}):
 		return "spec.clusterDeploymentName of its Agent binds it"

@@ -179,6 +179,23 @@ func TestMachinesAreTakenByConsentOnly(t *testing.T) {
 	}
 }
 
+// An InfraEnv that is deleted waits until none of its machines is bound.
+func TestNoMachineOfAnInfraEnvThatIsBeingDeletedIsTaken(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Finalizers = []string{agentv1.InfraEnvFinalizer} })
+	require.NoError(t, r.user.Delete(t.Context(), r.infraEnv))
+	agent := r.agent("one")
+	pool := r.pool(r.cluster("blue").Name, 1)
+	r.until(pool, "it says why", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c != nil && strings.Contains(c.Message, "InfraEnv "+r.infraEnv.Name+" is being deleted")
+	})
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+	assert.Empty(t, agentctl.ClusterKey(agent).Name)
+	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Finalizers = nil })
+}
+
 func TestMachinesAreBoundWhenTheClusterIsClaimed(t *testing.T) {
 	r := newRack(t)
 	r.replica(&nodes{}, always)

@@ -256,6 +256,8 @@ func (s *snapshot) forbidden(agent *agentv1.Agent) string {
 	switch infraEnv := s.infraEnvOf(agent); {
 	case infraEnv == nil:
 		return "its InfraEnv is missing"
+	case !infraEnv.DeletionTimestamp.IsZero():
+		return fmt.Sprintf("InfraEnv %s is being deleted", infraEnv.Name)
 	case infraEnv.Spec.ClusterRef != nil:
 		return fmt.Sprintf("InfraEnv %s has a cluster of its own", infraEnv.Name)
 	}
