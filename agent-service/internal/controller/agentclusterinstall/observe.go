@@ -64,10 +64,10 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapsh
 		if seen.rival = seen.obstacle != nil; seen.rival {
 			return seen, nil
 		}
+		if err := r.observeCluster(ctx, seen); err != nil {
+			return nil, err
+		}
 		seen.obstacle = r.named(ctx, seen)
-	}
-	if err := r.observeCluster(ctx, seen); err != nil {
-		return nil, err
 	}
 	return seen, r.observeLoss(ctx, seen)
 }
@@ -76,7 +76,10 @@ func deploymentKey(install *hiveextv1.AgentClusterInstall) client.ObjectKey {
 	return client.ObjectKey{Namespace: install.Namespace, Name: install.Spec.ClusterDeploymentRef.Name}
 }
 
-const installKind = "AgentClusterInstall"
+const (
+	installKind     = "AgentClusterInstall"
+	imageSetMissing = "ClusterImageSetMissing"
+)
 
 // rival is why another object installs the deployment: the one that it names, or, where it names none, the oldest that points at it. Nil means that this one does.
 func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error) {
@@ -106,7 +109,11 @@ func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error)
 
 // named reads what the objects name. Its error names what is missing.
 func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
-	if seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef); err != nil {
+	seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef)
+	if c := seen.cluster; domain.ReasonOf(err) == imageSetMissing && c != nil && (c.Status == lifecycle.ClusterInstalled || c.Status == lifecycle.ClusterAddingHosts) {
+		seen.version, seen.architecture, err = c.OpenshiftVersion, c.CPUArchitecture, nil // image sets of former versions are deleted while clusters run them
+	}
+	if err != nil {
 		return err
 	}
 	ref := seen.deployment.Spec.PullSecretRef
@@ -142,7 +149,7 @@ func (r *Reconciler) versionOf(ctx context.Context, ref *hivev1.ClusterImageSetR
 	set := &hivev1.ClusterImageSet{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, set)
 	if apierrors.IsNotFound(err) {
-		return "", "", domain.Refuse(domain.Invalid, "ClusterImageSetMissing", "ClusterImageSet %s is missing", ref.Name)
+		return "", "", domain.Refuse(domain.Invalid, imageSetMissing, "ClusterImageSet %s is missing", ref.Name)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("reading ClusterImageSet %s: %w", ref.Name, err)
@@ -177,9 +184,6 @@ func release(releaseImage string, known []string) (version, architecture string)
 }
 
 func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
-	if seen.deployment == nil {
-		return nil
-	}
 	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, string(seen.deployment.UID))
 	if domain.KindOf(err) == domain.NotFound {
 		return nil

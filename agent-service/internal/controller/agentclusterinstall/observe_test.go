@@ -4,10 +4,16 @@
 package agentclusterinstall
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -77,4 +83,42 @@ func TestHostsWithoutARoleFillTheControlPlane(t *testing.T) {
 		host("worker", lifecycle.Known, true), host("auto-assign", lifecycle.Insufficient, true), host("auto-assign", lifecycle.Known, false), host("master", lifecycle.Known, true),
 	}
 	assert.Equal(t, counts{controlPlane: 2, controlPlaneReady: 1, workers: 2, workersReady: 2, unapproved: 1}, count(seen))
+}
+
+// stored answers with one cluster and no hosts.
+type stored struct {
+	Service
+	cluster domain.Cluster
+}
+
+func (s *stored) GetCluster(context.Context, domain.Principal, string) (*domain.Cluster, error) {
+	return &s.cluster, nil
+}
+
+func (s *stored) ListHosts(context.Context, domain.Principal, domain.HostFilter) (domain.List[domain.Host], error) {
+	return domain.List[domain.Host]{}, nil
+}
+
+// Image sets of former versions are deleted while clusters of these versions run, and take machines.
+func TestAnInstalledClusterNeedsItsImageSetNoMore(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(hivev1.AddToScheme(scheme), hiveextv1.AddToScheme(scheme)))
+	deployment := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue", UID: "c"}, Spec: hivev1.ClusterDeploymentSpec{
+		ClusterInstallRef: &hivev1.ClusterInstallLocalReference{Group: hiveextv1.GroupVersion.Group, Version: "v1beta1", Kind: installKind, Name: "blue"},
+	}}
+	install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue"}, Spec: hiveextv1.AgentClusterInstallSpec{
+		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, ImageSetRef: &hivev1.ClusterImageSetReference{Name: "img-v1.36"},
+	}}
+	for status, missing := range map[lifecycle.ClusterState]bool{lifecycle.ClusterAddingHosts: false, lifecycle.ClusterInstalled: false, lifecycle.ClusterReady: true} {
+		known := &stored{cluster: domain.Cluster{ID: "c", Status: status, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "1.36", CPUArchitecture: "arm64"}}}
+		objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(deployment, install).Build()
+		seen, err := New(Deps{Client: objects, Live: objects, Service: known, Versions: []string{"1.37", "1.36"}}).observe(t.Context(), client.ObjectKeyFromObject(install))
+		require.NoError(t, err)
+		if missing {
+			assert.Equal(t, "ClusterImageSetMissing", domain.ReasonOf(seen.obstacle), status)
+			continue
+		}
+		require.NoError(t, seen.obstacle, status)
+		assert.Equal(t, []string{"1.36", "arm64"}, []string{seen.version, seen.architecture}, status)
+	}
 }
