@@ -186,9 +186,10 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	return err
 }
 
-// begin starts the installation of a cluster that is ready, and of hosts that join an installed one. Its error is why that was refused.
+// begin starts the installation of a cluster that is ready, and of hosts that join an installed one, but for a cluster that is being deleted. Its error is why that was
+// refused.
 func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
-	if seen.install.Spec.HoldInstallation {
+	if seen.install.Spec.HoldInstallation || !seen.deployment.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	prepared := seen.cluster.Preparation
