@@ -118,7 +118,7 @@ func TestAnInfraEnvWithAClusterGoesWhenItsAgentsAreDeleted(t *testing.T) {
 	connection, err := agent.NewConnection(c.base, uuid.MustParse(string(infraEnv.UID)), image, http.DefaultClient)
 	require.NoError(t, err)
 	_, err = connection.Register(t.Context(), agent.Identity{HostID: uuid.New()}, "test")
-	assert.ErrorContains(t, err, "is being deleted")
+	require.ErrorContains(t, err, "is being deleted")
 	require.NoError(t, c.user.Delete(t.Context(), bound))
 	c.gone(bound)
 	c.gone(infraEnv)
