@@ -31,8 +31,7 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 	var failures []error
 	for i := range clusters.Items {
 		cd := &clusters.Items[i]
-		uid := cd.Spec.ClusterPoolRef.ClaimUID
-		if p != nil && (uid == "" || uid == p.Claim.UID) {
+		if p != nil && recorded(cd, p.Claim) {
 			continue
 		}
 		member, err := r.isMember(ctx, cd)
@@ -131,6 +130,13 @@ func (r *Reconciler) claimExists(ctx context.Context, key types.NamespacedName, 
 		return false, err
 	}
 	restored := hivev1.IsTrue(cd.Labels, hivev1.LabelDisableCreationCheck) && claim.Spec.Namespace == cd.Namespace
-	uid := cd.Spec.ClusterPoolRef.ClaimUID
-	return uid == "" || uid == claim.UID || restored, nil
+	return recorded(cd, claim) || restored, nil
+}
+
+// recorded says whether the claim, whose name the cluster records, is the one that it records. Where it records no UID, it is the one that names the cluster.
+func recorded(cd *hivev1.ClusterDeployment, claim *hivev1.ClusterClaim) bool {
+	if uid := cd.Spec.ClusterPoolRef.ClaimUID; uid != "" {
+		return uid == claim.UID
+	}
+	return claim.Spec.Namespace == cd.Namespace
 }

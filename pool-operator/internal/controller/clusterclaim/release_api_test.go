@@ -118,6 +118,21 @@ func TestAClusterWhoseClaimIsGoneIsReleased(t *testing.T) {
 	}
 }
 
+// The UID that a cluster recorded of a claim that is gone may be lost: Hive's controllers drop it. A claim of the same name that does not name the cluster is another one.
+func TestAClusterOfAClaimThatIsGoneIsReleasedAlsoWithoutItsUID(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	cd := s.cluster("p")
+	require.NoError(t, s.client.Patch(t.Context(), cd, mergePatchOf(`{"spec":{"clusterPoolRef":{"claimName":"again"}}}`)))
+	s.claim("again", "p")
+	r := s.start()
+	s.waitFor("again", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+	s.missesItsClaim(cd, hivev1.ReasonClaimDeleted)
+	r.clock.advance(claimplan.OrphanGrace + time.Second)
+	s.annotate(cd, hivev1.AnnotationPowerStatePause, "true") // a real timer would have fired
+	s.gone(cd)
+}
+
 // missesItsClaim waits until the cluster says that its claim does not exist; an empty reason waits until it says so no more.
 func (s *suite) missesItsClaim(cd *hivev1.ClusterDeployment, reason string) {
 	s.t.Helper()
