@@ -48,7 +48,7 @@ func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id st
 			}
 			if bound.Total > 0 {
 				refusal = hostsBound(id, bound.Items[0].HostID)
-				return s.closeInfraEnv(ctx, w, by, e)
+				return w.CloseInfraEnv(ctx, by, e)
 			}
 		}
 		if e.Deleting && e.DeletingForced == force {
@@ -59,17 +59,6 @@ func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id st
 		return w.PutInfraEnv(ctx, e)
 	})
 	return errorOf(err, refusal)
-}
-
-// closeInfraEnv keeps further hosts from an InfraEnv whose custom resource is being deleted. A machine whose Agent is deleted meanwhile would register again, and be bound again where the
-// InfraEnv has a cluster, and no Agent is made of it by which it could be freed.
-func (*InfraEnvs) closeInfraEnv(ctx context.Context, w *transaction.Work, by domain.Principal, e *domain.InfraEnv) error {
-	if by != domain.Kubernetes || e.Closed {
-		return nil
-	}
-	e.Closed, e.UpdatedAt = true, w.Now
-	w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: e.ID})
-	return w.PutInfraEnv(ctx, e)
 }
 
 // inUse are the states of hosts that keep their InfraEnv from being deleted.

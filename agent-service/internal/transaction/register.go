@@ -220,6 +220,17 @@ func (w *Work) RestoreRelease(ctx context.Context, by domain.Principal, key doma
 	return w.Refresh(ctx, h)
 }
 
+// CloseInfraEnv keeps further hosts from an InfraEnv whose custom resource is being deleted; over REST it does nothing. A machine whose Agent is deleted meanwhile would register again, and
+// be bound again where the InfraEnv has a cluster, and no Agent is made of it by which it could be freed.
+func (w *Work) CloseInfraEnv(ctx context.Context, by domain.Principal, e *domain.InfraEnv) error {
+	if by != domain.Kubernetes || e.Closed {
+		return nil
+	}
+	e.Closed, e.UpdatedAt = true, w.Now
+	w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: e.ID})
+	return w.PutInfraEnv(ctx, e)
+}
+
 func beingDeleted(e *domain.InfraEnv) error {
 	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted, and its hosts with it: boot the machine with the image of another one", e.ID)
 }
