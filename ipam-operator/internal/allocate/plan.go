@@ -228,8 +228,11 @@ func Plan(s Snapshot) Decision {
 		return notAllowed(s)
 	case s.Hold == HeldClusterMissing:
 		return Decision{Refuse{Message: "the Cluster of the pool does not exist yet"}, WhyClusterNotFound}
+	case !s.Pool.Found && s.Claim.Held.IsValid():
+		return Decision{Nothing{}, WhyHeld} // there is no pool that others get the address from
 	case !s.Pool.Found:
 		return Decision{Refuse{Message: fmt.Sprintf("IPPool %s does not exist", s.Pool.Name)}, WhyPoolNotReady}
+	case s.Claim.Held.IsValid(): // it has its address, whatever becomes of the pool
 	case s.Pool.Deleting:
 		return Decision{Refuse{Message: fmt.Sprintf("IPPool %s is being deleted", s.Pool.Name)}, WhyPoolNotReady}
 	case !s.Pool.Finalized:

@@ -273,6 +273,18 @@ func TestPlan(t *testing.T) {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Deleting = true },
 			want:  Decision{Refuse{Message: "IPPool p is being deleted"}, WhyPoolNotReady},
 		},
+		"a claim keeps the address that it has without a lock, also of a pool that is being deleted": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Claim.Held, s.Pool.Deleting, s.Pool.Finalized = netip.MustParseAddr("10.1.0.9"), true, false
+			},
+			want: Decision{Create{IP: netip.MustParseAddr("10.1.0.9"), Name: "p-10-1-0-9"}, WhyHeld},
+		},
+		"a claim keeps the address that it has without a lock, also without its pool": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Claim.Held, s.Pool.Found = netip.MustParseAddr("10.1.0.9"), false
+			},
+			want: Decision{Nothing{}, WhyHeld},
+		},
 		"a pool without its finalizer gives no address": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Finalized = false },
 			want:  Decision{Refuse{Message: "IPPool p is not ready yet"}, WhyPoolNotReady},

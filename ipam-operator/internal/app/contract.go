@@ -80,6 +80,15 @@ func (c *contract) freed(pool types.NamespacedName, addresses map[netip.Addr]boo
 	}
 }
 
+// hasAddresses reports whether an address of the contract is one of a pool.
+func (c *contract) hasAddresses(ctx context.Context, pool types.NamespacedName) (bool, error) {
+	running := c.running.Load()
+	if running == nil {
+		return false, nil
+	}
+	return running.HasAddresses(ctx, pool)
+}
+
 // discover starts the contract, and what network data needs of it, as soon as the kinds are served.
 func (c *contract) discover(ctx context.Context, network *networkData) error {
 	kind := schema.GroupKind{Group: ipaddressclaim.Group, Kind: ipaddressclaim.ClaimKind}

@@ -165,6 +165,57 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	w.settled()
 }
 
+// TestAddressesOfAFormerManagerOutliveTheirPool has a claim with an address that was made before there were locks, and a pool that is being deleted, or is gone, when the operator starts.
+func TestAddressesOfAFormerManagerOutliveTheirPool(t *testing.T) {
+	for name, isThere := range map[string]bool{"being deleted": true, "gone": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestEnv(t)
+			w.installContract()
+			pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")} })
+			if isThere {
+				w.change(pool, func() { pool.Finalizers = []string{ipamv1.IPPoolFinalizer} })
+			}
+			claim := w.addressClaim("old", "p", nil)
+			w.change(claim, func() { claim.SetFinalizers([]string{ipaddressclaim.ClaimFinalizer}) })
+			address := w.contractObject("IPAddress", "p-10-0-0-10")
+			address.SetOwnerReferences([]metav1.OwnerReference{
+				{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPPool", Name: "p", UID: pool.UID},
+				{APIVersion: claim.GetAPIVersion(), Kind: "IPAddressClaim", Name: "old", UID: claim.GetUID()},
+			})
+			address.SetFinalizers([]string{ipaddressclaim.AddressFinalizer})
+			address.Object["spec"] = map[string]any{
+				"address": "10.0.0.10", "prefix": int64(24), "claimRef": map[string]any{"name": "old"},
+				"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"},
+			}
+			require.NoError(t, w.user.Create(t.Context(), address))
+			before := claim.DeepCopy()
+			claim.Object["status"] = map[string]any{"addressRef": map[string]any{"name": "p-10-0-0-10"}}
+			require.NoError(t, w.user.Status().Patch(t.Context(), claim, client.MergeFrom(before)))
+			w.delete(pool)
+
+			w.operator(nil)
+			w.pool("q", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.1.10", "10.0.1.11")} })
+			witness := w.addressClaim("witness", "q", nil)
+			w.contractAddress("witness")
+			lock := &ipamv1.IPAddress{}
+			if isThere {
+				w.eventually("there is no lock", func() bool { return w.user.Get(t.Context(), client.ObjectKeyFromObject(address), lock) == nil })
+				require.True(t, w.get(pool))
+			}
+			require.True(t, w.get(claim))
+			ref, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
+			assert.Equal(t, "p-10-0-0-10", ref)
+
+			w.delete(claim)
+			w.delete(witness)
+			for _, obj := range []client.Object{claim, address, pool} {
+				w.gone(obj)
+			}
+			w.settled()
+		})
+	}
+}
+
 // TestTheContractHasTheRulesOfPools reserves an address for a claim of Cluster API, lets another ask for one, and lets an address cool down.
 func TestTheContractHasTheRulesOfPools(t *testing.T) {
 	w := newTestEnv(t)

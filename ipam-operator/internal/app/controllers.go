@@ -43,8 +43,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		Layouts: layouts, Namespace: o.Namespace, Workers: o.ClaimWorkers,
 	})
 	waiting.add(claims)
+	contract := &contract{mgr: mgr, options: o, claims: claims, index: index, waiting: waiting}
 	pools := ippool.New(ippool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, External: index.External, Recorder: recorder, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, HasForeign: contract.hasAddresses, External: index.External, Recorder: recorder, Clock: clock.RealClock{},
 		Layouts: layouts, StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
 	})
 	if err := addInventory(mgr, o, index, claims, pools, registry); err != nil {
@@ -72,7 +73,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	if err != nil {
 		return err
 	}
-	contract := &contract{mgr: mgr, options: o, claims: claims, index: index, waiting: waiting, followers: followers}
+	contract.followers = followers
 	claims.OnFree(contract.freed)
 	if err := capi.Discover(mgr, capi.ClusterKind, "clusters.cluster.x-k8s.io", followers.start); err != nil {
 		return fmt.Errorf("looking for Clusters: %w", err)

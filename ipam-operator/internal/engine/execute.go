@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -47,6 +48,9 @@ func (e *executor) execute(ctx context.Context, subject *Subject, decision alloc
 		} else {
 			e.waits.forget(subject.Key())
 		}
+		if decision.Why == allocate.WhyHeld {
+			return false, e.awaitPool(ctx, subject)
+		}
 		return false, nil
 	case allocate.Create:
 		return e.create(ctx, subject, action, decision.Why)
@@ -58,6 +62,16 @@ func (e *executor) execute(ctx context.Context, subject *Subject, decision alloc
 		return false, e.refuse(ctx, subject, action, decision.Why)
 	}
 	return false, nil
+}
+
+// awaitPool has a claim looked at again that has an address without a lock, once its pool is there. The index may not know a pool yet that the cache has.
+func (e *executor) awaitPool(ctx context.Context, subject *Subject) error {
+	e.waits.HoldUp(subject.Key())
+	err := e.Client.Get(ctx, subject.Pool, &ipamv1.IPPool{})
+	if err == nil {
+		return outcome.Again(fmt.Errorf("IPPool %s is not indexed yet", subject.Pool))
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // create takes an address. Where the name is taken, the object is read: this claim's own is kept, another claim's makes

@@ -42,6 +42,19 @@ func (c *Controller) PoolFreed(pool types.NamespacedName, addresses map[netip.Ad
 	c.claims.FreedBy(pool, addresses)
 }
 
+// HasAddresses reports whether an address of the contract is one of a pool.
+func (c *Controller) HasAddresses(ctx context.Context, pool types.NamespacedName) (bool, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(c.kinds.Address)
+	if err := c.cache.List(ctx, list, client.InNamespace(pool.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the addresses of IPPool %s: %w", pool, err)
+	}
+	return slices.ContainsFunc(list.Items, func(address unstructured.Unstructured) bool {
+		name, ours := servedPool(&address)
+		return ours && name == pool.Name
+	}), nil
+}
+
 // Index registers the indexes that the controller reads by.
 func (c *Controller) Index(ctx context.Context, indexer client.FieldIndexer) error {
 	pending := func(value func(*unstructured.Unstructured) string) client.IndexerFunc {

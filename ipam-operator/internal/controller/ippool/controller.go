@@ -52,6 +52,8 @@ type Deps struct {
 	Filter capi.WatchFilter
 	// Verifier asks about addresses that the watch has not shown.
 	Verifier Verifier
+	// HasForeign reports whether an object of another group is an address of a pool: one that was made before there were locks; nil where there is no such group.
+	HasForeign func(ctx context.Context, pool types.NamespacedName) (bool, error)
 	// External is what an inventory says that others have of a pool; nil where there is none.
 	External func(pool types.NamespacedName) []netip.Prefix
 	// Recorder writes events.
@@ -80,6 +82,9 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler {
+	if deps.HasForeign == nil {
+		deps.HasForeign = func(context.Context, types.NamespacedName) (bool, error) { return false, nil }
+	}
 	if deps.External == nil {
 		deps.External = func(types.NamespacedName) []netip.Prefix { return nil }
 	}
@@ -127,8 +132,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, r.outcome(err)
 	}
+	if again == 0 && observed.foreign {
+		again = foreignAgain
+	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
+
+// foreignAgain is when a pool that is being deleted is looked at again that has addresses of another group only: their events do not reach this controller.
+const foreignAgain = 5 * time.Second
 
 // withOwnMetadata is a pool whose metadata may be changed. Spec and status are those of the cache, which may be large, and are only read.
 func withOwnMetadata(shared *ipamv1.IPPool) *ipamv1.IPPool {

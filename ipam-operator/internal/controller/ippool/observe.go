@@ -32,7 +32,9 @@ type observation struct {
 	external []netip.Prefix
 	// addresses says that an address of the pool exists. For a pool that is being deleted the API server was asked.
 	addresses bool
-	cluster   *unstructured.Unstructured
+	// foreign says that the pool is being deleted, and its addresses are of another group.
+	foreign bool
+	cluster *unstructured.Unstructured
 	// overlap is a pool that hands out the same addresses.
 	overlap overlap
 	// cooling counts the addresses that were released and stay taken for a time, and nextFree is when the first of them is free.
@@ -60,6 +62,12 @@ func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observat
 		if o.addresses, err = r.hasAddresses(ctx, pool); err != nil {
 			return o, err
 		}
+	}
+	if !o.addresses && !pool.DeletionTimestamp.IsZero() {
+		if o.foreign, err = r.HasForeign(ctx, client.ObjectKeyFromObject(pool)); err != nil {
+			return o, err
+		}
+		o.addresses = o.foreign
 	}
 	if name := pool.Spec.ClusterName; name != nil && *name != "" {
 		o.cluster, err = r.Clusters.Get(ctx, types.NamespacedName{Namespace: pool.Namespace, Name: *name})

@@ -90,6 +90,8 @@ func status(pool *ipamv1.IPPool, o observation, now metav1.Time) (ipamv1.IPPoolS
 func ready(pool *ipamv1.IPPool, o observation, counts allocate.Counts) metav1.Condition {
 	c := metav1.Condition{Type: ipamv1.ReadyCondition, Status: metav1.ConditionFalse}
 	switch problems := o.layout.Problems; {
+	case o.foreign:
+		c.Reason, c.Message = ipamv1.ReasonPoolDeleting, "Waiting for addresses of ipam.cluster.x-k8s.io to be given back"
 	case !pool.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = ipamv1.ReasonPoolDeleting, fmt.Sprintf("Waiting for %d addresses to be given back", counts.Used)
 	case len(problems) > 0:
