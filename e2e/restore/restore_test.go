@@ -15,16 +15,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
 	"github.com/muster-io/muster/e2e/estate"
+	"github.com/muster-io/muster/e2e/render"
 )
 
 func TestMain(m *testing.M) {
@@ -38,6 +41,11 @@ func newCluster(t *testing.T) *estate.Cluster {
 	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/production", UnsafeNoFsync: true, Prepared: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
+	config, err := environment.Read(local.Kubeconfig())
+	require.NoError(t, err)
+	kinds, err := render.Directory("deploy/crds/network-data")
+	require.NoError(t, err)
+	require.NoError(t, render.Apply(t.Context(), config, kinds))
 	return estate.New(t, local)
 }
 
@@ -69,9 +77,19 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	lost.Make(details)
 	manifests := &corev1.ConfigMap{ObjectMeta: estate.Named("manifests"), Data: map[string]string{"network.yaml": "kind: Network"}}
 	lost.Make(manifests)
+	template := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": infrav1.GroupVersion.String(), "kind": infrav1.Metal3DataTemplateKind,
+		"spec": map[string]any{"clusterName": "metal", "metaData": map[string]any{"strings": []any{map[string]any{"key": "site", "value": "one"}}}},
+	}}
+	template.SetNamespace(estate.Team)
+	template.SetName("nodes")
+	lost.Make(template)
+	ofData := &ipamv1.IPClaim{ObjectMeta: estate.Named("nodes-0-rack")}
+	ofData.Spec.Pool.Name, ofData.Finalizers = "rack", []string{infrav1.DataFinalizer}
+	lost.Make(ofData)
 	var before estate.Estate
 	require.EventuallyWithT(t, func(c *assert.CollectT) { before = lost.Read(c) }, estate.Patience, estate.Interval)
-	require.Len(t, before.Addresses, 3)
+	require.Len(t, before.Addresses, 4)
 	require.Len(t, before.Clusters, 2)
 	lost.StopOperators()
 	dir := filepath.Join(t.TempDir(), "backup")
@@ -87,6 +105,10 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	assert.Equal(t, "node-1", details.Spec.HardwareDetails.Hostname)
 	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(manifests), manifests), "an AgentClusterInstall may name it")
 	assert.Equal(t, "kind: Network", manifests.Data["network.yaml"])
+
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(template), template))
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(ofData), ofData))
+	assert.NotContains(t, ofData.Finalizers, infrav1.DataFinalizer, "data that is not restored would have to remove it")
 
 	// The operators are at work: a new claim gets what is free.
 	another := &ipamv1.IPClaim{ObjectMeta: estate.Named("another")}
