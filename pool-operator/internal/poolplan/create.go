@@ -6,6 +6,8 @@ package poolplan
 import (
 	"slices"
 	"strings"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
 // addClusters records the creations that are missing, as far as budget, capacity, names and failures allow.
@@ -48,7 +50,7 @@ func (p *pass) nextName() (namespace, clusterName string, ok bool) {
 		prefix = free[0]
 	}
 	for len(p.slugs) > 0 {
-		namespace = withSlug(prefix, p.slugs[0])
+		namespace = withSlug(prefix, p.slugs[0], longestName(p.spec))
 		p.slugs = p.slugs[1:]
 		if p.nameInUse(namespace) {
 			continue
@@ -62,10 +64,22 @@ func (p *pass) nextName() (namespace, clusterName string, ok bool) {
 	return "", "", false
 }
 
-// withSlug joins prefix and slug to a name that a namespace may have, at most 63 characters.
-func withSlug(prefix, slug string) string {
+// maxName is how long a name of a namespace may be, and one of a MachinePool, which becomes a label.
+const maxName = 63
+
+// longestName is how long the names of a pool's clusters may be. A MachinePool is named <cluster>-<name>.
+func longestName(spec hivev1.ClusterPoolSpec) int {
+	longest := maxName
+	for _, machines := range MachinePools(spec) {
+		longest = min(longest, maxName-len("-")-len(machines.Name))
+	}
+	return longest
+}
+
+// withSlug joins prefix and slug to a name that a namespace may have, at most that long.
+func withSlug(prefix, slug string, longest int) string {
 	prefix = strings.ReplaceAll(prefix, ".", "-")
-	return strings.TrimRight(cut(prefix, 62-len(slug)), "-") + "-" + slug
+	return strings.TrimRight(cut(prefix, longest-len("-")-len(slug)), "-") + "-" + slug
 }
 
 func (p *pass) nameInUse(namespace string) bool {

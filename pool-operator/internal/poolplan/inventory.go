@@ -19,13 +19,15 @@ type inventory struct {
 	// last is the usage that the pool's status has.
 	last map[string]string
 	// usage has the namespace of the cluster that has a name, by name, empty for a free name; nil before sync.
-	usage  map[string]string
-	ticket *ticket
-	health *health
+	usage map[string]string
+	// longest is how long the names of clusters may be.
+	longest int
+	ticket  *ticket
+	health  *health
 }
 
 func inventoryOf(pool *hivev1.ClusterPool, ticket *ticket, health *health) inventory {
-	v := inventory{spec: pool.Spec.Inventory, listed: map[string]bool{}, last: pool.Status.ClusterNameUsage, ticket: ticket, health: health}
+	v := inventory{spec: pool.Spec.Inventory, listed: map[string]bool{}, last: pool.Status.ClusterNameUsage, longest: longestName(pool.Spec), ticket: ticket, health: health}
 	if v.spec != nil {
 		for _, entry := range v.spec.ClusterDeployments {
 			if entry.Name != "" {
@@ -98,7 +100,7 @@ func (v *inventory) refusedName(name string) bool {
 	withdrawn := func(op hivev1.ClusterPoolOperation) bool { return op.ClusterName == name }
 	last := v.health.LastFailureCluster
 	return slices.ContainsFunc(v.ticket.withdrawals(), withdrawn) ||
-		v.health.LastFailureReason == string(WhyCreationRefused) && len(last) > SlugLength && last == withSlug(name, last[len(last)-SlugLength:])
+		v.health.LastFailureReason == string(WhyCreationRefused) && len(last) > SlugLength && last == withSlug(name, last[len(last)-SlugLength:], v.longest)
 }
 
 // refusedNames are the names of the inventory whose last cluster the API server refused, sorted.

@@ -238,6 +238,19 @@ func TestLongNamesFit(t *testing.T) {
 	require.True(t, strings.HasSuffix(name, "-bbbbb"))
 }
 
+// A MachinePool is named after its cluster, and one that is named too long is refused: the pool would have no cluster, ever.
+func TestNamesOfMachinePoolsFit(t *testing.T) {
+	for _, length := range []int{1, 18, 54} {
+		pool := testobj.Pool(strings.Repeat("long.", 12), testobj.Size(1))
+		pool.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{{Name: "gpu"}, {Name: strings.Repeat("w", length)}}
+		name := poolplan.Plan(now, snapshot(pool)).Status.Operations[0].Namespace
+		require.LessOrEqual(t, len(name+"-"+pool.Spec.MachinePools[1].Name), 63)
+		require.Regexp(t, "^lo[a-z-]*-bbbbb$", name)
+		pool.Spec.SkipMachinePools = true
+		require.Greater(t, len(poolplan.Plan(now, snapshot(pool)).Status.Operations[0].Namespace), 60)
+	}
+}
+
 func TestSecondPlanIsEmpty(t *testing.T) {
 	s := snapshot(testobj.Pool("p", testobj.Size(1)), free("p-a", 1))
 	d := poolplan.Plan(now, s)
