@@ -28,6 +28,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -240,6 +241,32 @@ func TestAClaimThatIsNeverServedEndsTheWait(t *testing.T) {
 	assert.Contains(t, u.must("release", "late", "--wait"), "clusterclaim late released")
 	_, _, err = u.run("release", "late")
 	require.Error(t, err)
+}
+
+// A tool that keeps manifests applied makes a claim again as soon as it is gone.
+func TestAReleaseEndsWhereTheClaimIsMadeAgain(t *testing.T) {
+	u := newTerminal(t)
+	claim := func() *hivev1.ClusterClaim {
+		return &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine", Finalizers: []string{"example.com/keeps"}}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}}
+	}
+	first := claim()
+	u.make(first, nil)
+	var stdout, stderr screen
+	done := make(chan error, 1)
+	go func() { done <- u.execute(&stdout, &stderr, "release", "mine", "--wait") }()
+	require.Eventually(t, func() bool { return strings.Contains(stdout.String(), "released") }, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, u.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	second := claim()
+	u.make(second, nil)
+	select {
+	case err := <-done:
+		require.NoError(t, err, stderr.String())
+	case <-time.After(20 * time.Second):
+		t.Fatal("the command waits for the new claim")
+	}
+	require.NoError(t, u.Get(t.Context(), client.ObjectKeyFromObject(second), second))
+	assert.Zero(t, second.DeletionTimestamp)
+	require.NoError(t, u.Patch(t.Context(), second, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 func TestBind(t *testing.T) {

@@ -317,7 +317,14 @@ func (s *session) runRelease(ctx context.Context, names []string, untilGone bool
 	var failed error
 	for _, name := range names {
 		claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		if err := c.Delete(ctx, claim); err != nil {
+		var err error
+		if untilGone { // its UID tells it from a later one of the name
+			err = c.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		}
+		if err == nil {
+			err = c.Delete(ctx, claim)
+		}
+		if err != nil {
 			failed = errors.Join(failed, served(err, "pool-operator"))
 			continue
 		}
@@ -329,10 +336,12 @@ func (s *session) runRelease(ctx context.Context, names []string, untilGone bool
 	return failed
 }
 
+// gone waits until an object is gone. Another one may have its name by then.
 func gone(ctx context.Context, c client.Client, obj client.Object) error {
+	uid := obj.GetUID()
 	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || err == nil && obj.GetUID() != uid {
 			return true, nil
 		}
 		return false, fatal(err)
