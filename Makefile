@@ -122,7 +122,7 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 ##@ Test
 
-# What runs at the end beside the journeys, which leave processors idle: e2e-kind.
+# What runs at the end beside the journeys, which leave processors idle: journeys-kind.
 BESIDE ?=
 
 test: prerequisites controlplane build live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
@@ -247,6 +247,10 @@ $(addprefix journeys-,e2e $(ALONE)): journeys-%: controlplane $(BIN)/raced
 	@$(call compile-tests,$*,./...)
 	@go -C $* test $(TEST_FLAGS) -count=1 -p 2 $(LONGEST_$(*F)) ./... $(log)
 
+# As the others, and makes what else it needs when its time comes.
+journeys-kind: controlplane $(BIN)/raced
+	@$(MAKE) e2e-kind
+
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE, or what the program KIND_UP prints).
 	@mkdir -p $(LOGS)
 	@echo "== e2e in kind"
@@ -320,5 +324,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module, unraced-<operator> kills one at every write; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl race-for-machines live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-node-three test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: journeys-kind dex force site release airgap demo demo-machine scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl race-for-machines live-image live-image-if-possible ramdisk-if-possible node-image node-image-if-possible images test test-boot test-node test-node-three test-oldest test-current-ironic test-ipmi test-standalone test-rack-power rack test-modules test-short e2e e2e-kind e2e-kind-production bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix unraced-,$(OPERATORS) hack/build) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
