@@ -35,9 +35,9 @@ type Departure struct {
 // Depart carries on a departure at a time; what is done already is not done again. It is true when the cluster knows neither the Node nor its token any more; note says
 // what was left behind. Before, pods are leaving: look again. PodDisruptionBudgets are respected until DrainUntil.
 func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now time.Time) (gone bool, note string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	node, err := cluster.CoreV1().Nodes().Get(ctx, d.NodeName, metav1.GetOptions{})
+	node, err := cluster.CoreV1().Nodes().Get(asking, d.NodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
@@ -45,7 +45,7 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 	case node.CreationTimestamp.After(d.Since):
 		note = fmt.Sprintf("The Node %s was made after the release began: it is another host's, and stays", d.NodeName)
 	default:
-		left, err := d.drain(ctx, cluster, node)
+		left, err := d.drain(asking, cluster, node)
 		if err != nil {
 			return false, "", err
 		}
@@ -53,12 +53,21 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 			return false, "", nil
 		}
 		note = leftBehind(d.NodeName, left)
-		err = cluster.CoreV1().Nodes().Delete(ctx, d.NodeName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return false, "", fmt.Errorf("deleting Node %s: %w", d.NodeName, err)
+		if err := deleteNode(ctx, cluster, node); err != nil {
+			return false, "", err
 		}
 	}
 	return true, note, d.revoke(ctx, cluster)
+}
+
+func deleteNode(ctx context.Context, cluster kubernetes.Interface, node *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := cluster.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting Node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 // leftBehind says which pods had not left.
@@ -74,7 +83,8 @@ func leftBehind(node string, pods []string) string {
 	return fmt.Sprintf("Node %s was deleted although %d pods had not left it in time: %s", node, len(pods), text)
 }
 
-// drain keeps new pods away and evicts those that are there. It returns those that have still to leave: on a Node that does not answer, those that were not allowed to.
+// drain keeps new pods away and evicts those that are there, as many as the context leaves time for. It returns those that have still to leave: on a Node that does not
+// answer, those that were not allowed to. A cluster that answered some evictions answers, however slowly.
 func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node *corev1.Node) (left []string, err error) {
 	if !node.Spec.Unschedulable {
 		_, err := cluster.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
@@ -86,6 +96,7 @@ func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of Node %s: %w", node.Name, err)
 	}
+	answered := false
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if stays(pod) {
@@ -94,10 +105,11 @@ func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node
 		evicted := pod.DeletionTimestamp != nil
 		if !evicted {
 			err := evict(ctx, cluster, pod)
-			evicted = err == nil || apierrors.IsNotFound(err)
-			if err != nil && ctx.Err() != nil {
+			if err != nil && ctx.Err() != nil && !answered {
 				return nil, fmt.Errorf("evicting the pods of Node %s: %w", node.Name, err)
 			}
+			evicted = err == nil || apierrors.IsNotFound(err)
+			answered = answered || ctx.Err() == nil
 		}
 		if !evicted || ready(node) {
 			left = append(left, pod.Namespace+"/"+pod.Name)
@@ -125,6 +137,8 @@ func stays(pod *corev1.Pod) bool {
 
 // revoke deletes the bootstrap token and refuses what was asked for with it, or as the node, and is not decided.
 func (d Departure) revoke(ctx context.Context, cluster kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	err := cluster.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, secretName(d.TokenID), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the bootstrap token of node %s: %w", d.NodeName, err)

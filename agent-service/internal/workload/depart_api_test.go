@@ -5,7 +5,9 @@ package workload
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -146,4 +148,49 @@ func TestABudgetThatIsNotProcessedKeepsNoNode(t *testing.T) {
 	assert.True(t, gone)
 	assert.Contains(t, note, "web-"+node.Name)
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(node), node)))
+}
+
+// slow lets each eviction take a time.
+type slow struct {
+	http.RoundTripper
+	time time.Duration
+}
+
+func (s slow) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(request.URL.Path, "/eviction") {
+		select {
+		case <-time.After(s.time):
+		case <-request.Context().Done():
+			return nil, request.Context().Err()
+		}
+	}
+	return s.RoundTripper.RoundTrip(request)
+}
+
+// A cluster whose webhooks look at each eviction for long answers: the next pass evicts the rest. One that answers none is away.
+func TestACheckOfEachEvictionKeepsNoNode(t *testing.T) {
+	w := newTestEnv(t, nil)
+	node := w.inhabited(t, corev1.ConditionTrue)
+	for i := range 3 {
+		require.NoError(t, w.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.deployment.Namespace, Name: fmt.Sprintf("%s-%d", node.Name, i), Finalizers: []string{"example.com/stays"}},
+			Spec:       corev1.PodSpec{NodeName: node.Name, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}))
+	}
+	now := time.Now()
+	d := Departure{NodeName: node.Name, TokenID: "abcdef", Since: now.Add(time.Hour), DrainUntil: now.Add(time.Minute)}
+	for _, c := range []struct {
+		eviction, patience time.Duration
+		away               bool
+	}{{3 * time.Second, 10 * time.Second, false}, {time.Hour, 2 * time.Second, true}} {
+		config := rest.CopyConfig(w.config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return slow{next, c.eviction} })
+		cluster, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+		gone, _, err := d.Depart(ctx, cluster, now)
+		cancel()
+		assert.False(t, gone)
+		assert.Equal(t, c.away, err != nil, "%s: %v", c.eviction, err)
+	}
 }
