@@ -29,14 +29,20 @@ const (
 	operatorName    = "system:serviceaccount:muster-pool-operator:pool-operator"
 )
 
+// asOperator is the API as pool-operator uses it.
+func (a api) asOperator(t *testing.T) api {
+	t.Helper()
+	config := rest.CopyConfig(a.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: operatorName, Groups: []string{"system:masters"}}
+	return api{Client: newClient(t, config), config: config, namespace: a.namespace}
+}
+
 // TestAdmissionPolicies holds the policies that pool-operator is deployed with to what they promise: only the operator writes which cluster a claim
 // got, clusters are not created claimed, and protected ones are not deleted.
 func TestAdmissionPolicies(t *testing.T) {
 	a := newAPI(t)
 	a.installPolicies(t, admissionFile)
-	config := rest.CopyConfig(a.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: operatorName, Groups: []string{"system:masters"}}
-	operator := api{Client: newClient(t, config), config: config, namespace: a.namespace}
+	operator := a.asOperator(t)
 
 	c := a.mustCreate(t, claim("  clusterPoolName: one\n"))
 	protected := a.object(t, cluster("  platform: {hosted: {}}\n"))
@@ -108,9 +114,7 @@ func TestAdmissionPolicies(t *testing.T) {
 func TestAClientThatDoesNotKnowTheUIDOfAClaimUpdatesItsCluster(t *testing.T) {
 	a := newAPI(t)
 	a.installPolicies(t, admissionFile)
-	config := rest.CopyConfig(a.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: operatorName, Groups: []string{"system:masters"}}
-	operator := api{Client: newClient(t, config), config: config, namespace: a.namespace}
+	operator := a.asOperator(t)
 	claimed := map[string]any{"namespace": "a", "poolName": "b", "claimName": "c", "claimUID": "1", "claimedTimestamp": "2026-01-02T03:04:05Z"}
 
 	u := a.object(t, cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"))

@@ -50,7 +50,7 @@ func (m *machine) Name() string {
 	if id := m.ID.String(); m.RequestedHostname == id { // it has no name yet
 		return id[:8]
 	}
-	return cmp.Or(m.RequestedHostname, m.Inventory.Hostname, m.ID.String()[:8])
+	return m.RequestedHostname
 }
 
 // Value names the machine in forms.

@@ -126,6 +126,18 @@ func newFieldAgent(w *testEnv, infraEnv string) *fieldAgent {
 	return &fieldAgent{testEnv: w, assisted: assisted(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
 }
 
+// boundFieldAgent is an agent whose machine is bound to a cluster of one machine.
+func (w *testEnv) boundFieldAgent(admin caller) (agent *fieldAgent, cluster string) {
+	w.t.Helper()
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	require.Equal(w.t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
+	agent = newFieldAgent(w, env)
+	require.Equal(w.t, 201, agent.register(uuid.NewString()).status)
+	agent.reply("inventory", "", inventory)
+	require.Equal(w.t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+	return agent, cluster
+}
+
 // TestAnAgentOfAssistedServiceInstalls follows an unmodified agent of assisted-service from its registration to the end of the installation. Each reply has the
 // forms of the description of assisted-service.
 func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
@@ -208,12 +220,7 @@ func clusterProgress(preparing, installing, finalizing, total float64) map[strin
 func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
 	w := newTestEnv(t)
 	admin := w.person("root", "admins")
-	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
-	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
-	agent := newFieldAgent(w, env)
-	require.Equal(t, 201, agent.register(uuid.NewString()).status)
-	agent.reply("inventory", "", inventory)
-	require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+	agent, cluster := w.boundFieldAgent(admin)
 	prepare := func() {
 		require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
 		agent.poll()
@@ -242,12 +249,7 @@ func TestPartitionsThatAreKeptAreNotWrittenOver(t *testing.T) {
 		t.Run(argument, func(t *testing.T) {
 			w := newTestEnv(t)
 			admin := w.person("root", "admins")
-			env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
-			require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
-			agent := newFieldAgent(w, env)
-			require.Equal(t, 201, agent.register(uuid.NewString()).status)
-			agent.reply("inventory", "", inventory)
-			require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+			agent, cluster := w.boundFieldAgent(admin)
 			require.Equal(t, 201, w.call(admin, "PATCH", agent.path+"/installer-args", map[string]any{"args": []string{argument, "data"}}).status)
 			require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
 			asked := agent.poll()

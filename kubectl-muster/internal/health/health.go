@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,9 +107,8 @@ func unseen(kind string, obj client.Object, operator string) []Problem {
 	return found(kind, obj, Waiting, hivev1.ReasonInitialized, "not reconciled yet: does "+operator+" run?", obj.GetCreationTimestamp())
 }
 
-// unready reads a condition that is True where all is well.
-func unready(kind, operator string, obj client.Object, conditions []metav1.Condition, conditionType string, waiting ...string) []Problem {
-	at := meta.FindStatusCondition(conditions, conditionType)
+// unready reads a condition that is True where all is well; nil is none.
+func unready(kind, operator string, obj client.Object, at *metav1.Condition, waiting ...string) []Problem {
 	switch {
 	case at == nil:
 		return unseen(kind, obj, operator)
@@ -118,4 +116,22 @@ func unready(kind, operator string, obj client.Object, conditions []metav1.Condi
 		return nil
 	}
 	return found(kind, obj, severity(at.Reason, waiting...), at.Reason, at.Message, at.LastTransitionTime)
+}
+
+// ofHive is a condition of one of Hive's kinds, or nil.
+func ofHive(conditions []hivev1.Condition, conditionType string) *metav1.Condition {
+	at := hivev1.FindCondition(conditions, conditionType)
+	if at == nil {
+		return nil
+	}
+	return &metav1.Condition{Status: metav1.ConditionStatus(at.Status), Reason: at.Reason, Message: at.Message, LastTransitionTime: at.LastTransitionTime}
+}
+
+// ofAgents is a condition of one of agent-service's kinds, or nil.
+func ofAgents(conditions []agentv1.Condition, conditionType string) *metav1.Condition {
+	at := agentv1.FindCondition(conditions, conditionType)
+	if at == nil {
+		return nil
+	}
+	return &metav1.Condition{Status: metav1.ConditionStatus(at.Status), Reason: at.Reason, Message: at.Message, LastTransitionTime: at.LastTransitionTime}
 }

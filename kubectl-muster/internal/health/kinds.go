@@ -16,16 +16,8 @@ import (
 )
 
 func pool(p *hivev1.ClusterPool) []Problem {
-	ready := hivev1.FindCondition(p.Status.Conditions, hivev1.ClusterPoolReady)
-	switch {
-	case ready == nil:
-		return unseen("ClusterPool", p, "pool-operator")
-	case ready.Status == corev1.ConditionTrue:
-		return nil
-	}
-	how := severity(ready.Reason, hivev1.ReasonPoolFilling, hivev1.ReasonPoolScalingDown, hivev1.ReasonPoolFrozen, hivev1.ReasonMaxCapacity,
-		hivev1.ReasonInventoryExhausted, hivev1.ReasonPoolDeleting)
-	return found("ClusterPool", p, how, ready.Reason, ready.Message, ready.LastTransitionTime)
+	return unready("ClusterPool", "pool-operator", p, ofHive(p.Status.Conditions, hivev1.ClusterPoolReady),
+		hivev1.ReasonPoolFilling, hivev1.ReasonPoolScalingDown, hivev1.ReasonPoolFrozen, hivev1.ReasonMaxCapacity, hivev1.ReasonInventoryExhausted, hivev1.ReasonPoolDeleting)
 }
 
 func claim(c *hivev1.ClusterClaim) []Problem {
@@ -75,18 +67,12 @@ func machinePool(p *hivev1.MachinePool) []Problem {
 	if p.Spec.Platform.AgentBareMetal == nil {
 		return nil
 	}
-	ready := hivev1.FindCondition(p.Status.Conditions, hivev1.MachinePoolReady)
-	switch {
-	case ready == nil:
-		return unseen("MachinePool", p, "agent-service")
-	case ready.Status == corev1.ConditionTrue:
-		return nil
+	at := ofHive(p.Status.Conditions, hivev1.MachinePoolReady)
+	if available := ofHive(p.Status.Conditions, hivev1.MachinePoolMachinesAvailable); at != nil && at.Reason == hivev1.ReasonMachinesMissing && available != nil && available.Status == metav1.ConditionFalse {
+		at = available // it counts why
 	}
-	if available := hivev1.FindCondition(p.Status.Conditions, hivev1.MachinePoolMachinesAvailable); ready.Reason == hivev1.ReasonMachinesMissing && available != nil {
-		ready = available // it counts why
-	}
-	how := severity(ready.Reason, hivev1.ReasonBinding, hivev1.ReasonClusterNotInstalled, hivev1.ReasonClusterHibernating, hivev1.ReasonInstalling, hivev1.ReasonJoining, hivev1.ReasonReleasing)
-	return found("MachinePool", p, how, ready.Reason, ready.Message, ready.LastTransitionTime)
+	return unready("MachinePool", "agent-service", p, at,
+		hivev1.ReasonBinding, hivev1.ReasonClusterNotInstalled, hivev1.ReasonClusterHibernating, hivev1.ReasonInstalling, hivev1.ReasonJoining, hivev1.ReasonReleasing)
 }
 
 func installation(i *hiveextv1.AgentClusterInstall) []Problem {
@@ -104,14 +90,7 @@ func installation(i *hiveextv1.AgentClusterInstall) []Problem {
 }
 
 func infraEnv(e *agentv1.InfraEnv) []Problem {
-	image := agentv1.FindCondition(e.Status.Conditions, agentv1.ConditionImageCreated)
-	switch {
-	case image == nil:
-		return unseen("InfraEnv", e, "agent-service")
-	case image.Status == corev1.ConditionTrue:
-		return nil
-	}
-	return found("InfraEnv", e, Wrong, image.Reason, image.Message, image.LastTransitionTime)
+	return unready("InfraEnv", "agent-service", e, ofAgents(e.Status.Conditions, agentv1.ConditionImageCreated))
 }
 
 func agent(a *agentv1.Agent) []Problem {
@@ -149,15 +128,8 @@ func agent(a *agentv1.Agent) []Problem {
 }
 
 func reservation(r *agentv1.AgentReservation) []Problem {
-	ready := agentv1.FindCondition(r.Status.Conditions, agentv1.ConditionReady)
-	switch {
-	case ready == nil:
-		return unseen("AgentReservation", r, "agent-service")
-	case ready.Status == corev1.ConditionTrue:
-		return nil
-	}
-	how := severity(ready.Reason, agentv1.ReasonTooFewAgents, agentv1.ReasonReserving, agentv1.ReasonReservationExpired, agentv1.ReasonReservationEnded)
-	return found("AgentReservation", r, how, ready.Reason, ready.Message, ready.LastTransitionTime)
+	return unready("AgentReservation", "agent-service", r, ofAgents(r.Status.Conditions, agentv1.ConditionReady),
+		agentv1.ReasonTooFewAgents, agentv1.ReasonReserving, agentv1.ReasonReservationExpired, agentv1.ReasonReservationEnded)
 }
 
 func host(h *metal3v1.BareMetalHost) []Problem {
@@ -172,12 +144,12 @@ func host(h *metal3v1.BareMetalHost) []Problem {
 }
 
 func discovery(d *metal3v1.BareMetalHostDiscovery) []Problem {
-	return unready("BareMetalHostDiscovery", "discovery-operator", d, d.Status.Conditions, metal3v1.ConditionReady,
+	return unready("BareMetalHostDiscovery", "discovery-operator", d, meta.FindStatusCondition(d.Status.Conditions, metal3v1.ConditionReady),
 		metal3v1.ReasonNotPolledYet, metal3v1.ReasonPaused, metal3v1.ReasonMachinesWaiting)
 }
 
 func addresses(p *ipamv1.IPPool) []Problem {
-	if problems := unready("IPPool", "ipam-operator", p, p.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolDeleting); problems != nil {
+	if problems := unready("IPPool", "ipam-operator", p, meta.FindStatusCondition(p.Status.Conditions, ipamv1.ReadyCondition), ipamv1.ReasonPoolDeleting); problems != nil {
 		return problems
 	}
 	if at := meta.FindStatusCondition(p.Status.Conditions, ipamv1.ExhaustedCondition); at != nil && at.Status == metav1.ConditionTrue {
@@ -187,5 +159,5 @@ func addresses(p *ipamv1.IPPool) []Problem {
 }
 
 func addressClaim(c *ipamv1.IPClaim) []Problem {
-	return unready("IPClaim", "ipam-operator", c, c.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady, ipamv1.ReasonAddressesPending)
+	return unready("IPClaim", "ipam-operator", c, meta.FindStatusCondition(c.Status.Conditions, ipamv1.ReadyCondition), ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady, ipamv1.ReasonAddressesPending)
 }

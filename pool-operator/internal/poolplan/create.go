@@ -50,7 +50,7 @@ func (p *pass) nextName() (namespace, clusterName string, ok bool) {
 		prefix = free[0]
 	}
 	for len(p.slugs) > 0 {
-		namespace = withSlug(prefix, p.slugs[0], longestName(p.spec))
+		namespace = withSlug(prefix, p.slugs[0], p.inventory.longest)
 		p.slugs = p.slugs[1:]
 		if p.nameInUse(namespace) {
 			continue

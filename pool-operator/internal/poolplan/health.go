@@ -43,7 +43,7 @@ func healthOf(s Snapshot, t *timer) health {
 	return h
 }
 
-// correctClock has a failure that the status puts into the future take place now: whoever wrote it had a wrong time. Else nothing would be created until then, and further failures would
+// correctClock has a failure that the status puts into the future take place now: the clock of its writer was wrong. Else nothing would be created until then, and further failures would
 // count as part of it.
 func (h *health) correctClock() {
 	if last := h.LastFailureTime; last == nil || !last.After(h.now.Add(oneMoment)) {

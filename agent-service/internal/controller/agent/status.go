@@ -21,9 +21,7 @@ import (
 // kindDayTwo is the kind of hosts that joined an installed cluster.
 const kindDayTwo = "AddToExistingClusterHost"
 
-const (
-	reasonUnknownStatus = "UnknownStatus"
-)
+const reasonUnknownStatus = "UnknownStatus"
 
 // status is what to say of a host.
 func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {

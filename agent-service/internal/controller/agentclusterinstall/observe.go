@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -110,7 +111,7 @@ func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error)
 // named reads what the objects name. Its error names what is missing.
 func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef)
-	if c := seen.cluster; domain.ReasonOf(err) == imageSetMissing && c != nil && (c.Status == lifecycle.ClusterInstalled || c.Status == lifecycle.ClusterAddingHosts) {
+	if c := seen.cluster; domain.ReasonOf(err) == imageSetMissing && c != nil && hostplan.TakesDayTwo(c) {
 		seen.version, seen.architecture, err = c.OpenshiftVersion, c.CPUArchitecture, nil // image sets of former versions are deleted while clusters run them
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -25,7 +25,7 @@ func wasInstalled(install *hiveextv1.AgentClusterInstall) bool {
 
 // observeLoss finds out whether the service lost a cluster that is installed.
 func (r *Reconciler) observeLoss(ctx context.Context, seen *snapshot) error {
-	known := seen.cluster != nil && (seen.cluster.Status == lifecycle.ClusterInstalled || seen.cluster.Status == lifecycle.ClusterAddingHosts)
+	known := seen.cluster != nil && hostplan.TakesDayTwo(seen.cluster)
 	if known || seen.deployment == nil || !wasInstalled(seen.install) {
 		return nil
 	}
