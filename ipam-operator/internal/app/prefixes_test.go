@@ -6,6 +6,7 @@ package app
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 
@@ -123,6 +124,9 @@ func TestClaimsOfTheContractGetPrefixes(t *testing.T) {
 	bad := w.contractObject("IPAddressClaim", "bad")
 	bad.SetAnnotations(asks("half"))
 	bad.Object["spec"] = contractPool("p")
-	require.ErrorContains(t, w.user.Create(t.Context(), bad), "half is not a length: write the bits of a prefix such as 28")
+	w.eventually("the length is not refused", func() bool { // the policy is in force for a kind some time after the kind is served
+		err := w.user.Create(t.Context(), bad.DeepCopy(), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "half is not a length: write the bits of a prefix such as 28")
+	})
 	w.settled()
 }

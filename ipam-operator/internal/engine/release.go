@@ -117,7 +117,7 @@ func (r Releaser) unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 			r.Unprotected.Forget(key) // the watch may have shown that before
 			return nil
 		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
-			return fmt.Errorf("letting IPAddress %s go: %w", key, err)
+			return fmt.Errorf("removing the finalizer of IPAddress %s: %w", key, err)
 		}
 		// The cache was behind: look again, at the same object only.
 		obj = &ipamv1.IPAddress{}

@@ -199,7 +199,7 @@ func (k *claims) Retract(ctx context.Context, s *engine.Subject, name string) er
 	return k.remove(ctx, address)
 }
 
-// remove deletes an address and lets it go.
+// remove deletes an address and removes its finalizer.
 func (k *claims) remove(ctx context.Context, address *unstructured.Unstructured) error {
 	key, uid := client.ObjectKeyFromObject(address), address.GetUID()
 	if address.GetDeletionTimestamp().IsZero() {
@@ -236,7 +236,7 @@ func (k *claims) unprotect(ctx context.Context, address *unstructured.Unstructur
 	}
 	err = k.client.Patch(ctx, address, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldOwner))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting address %s go: %w", key, err)
+		return fmt.Errorf("removing the finalizer of address %s: %w", key, err)
 	}
 	return nil
 }

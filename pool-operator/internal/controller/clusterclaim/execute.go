@@ -197,7 +197,7 @@ func (r *Reconciler) expireClaim(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// dropFinalizer lets the claim go.
+// dropFinalizer removes the finalizer of the claim.
 func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": p.Claim.ResourceVersion, "finalizers": withoutFinalizer(p.Claim)}}
 	r.memory.deletes(p.Claim.UID) // before its end can be seen
@@ -206,7 +206,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 		r.memory.keeps(p.Claim.UID)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting the claim go: %w", err)
+		return fmt.Errorf("removing the finalizer of the claim: %w", err)
 	}
 	r.reservations.release(p.Claim.UID)
 	p.ended = true
