@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,8 +113,8 @@ func parseAccess(secret *corev1.Secret) (*Access, error) {
 	access.values.ClusterDNS = list(secret, hivev1.NodeAccessKeyClusterDNS, netip.ParseAddr, &errs)
 	access.values.PodCIDRs = list(secret, hivev1.NodeAccessKeyPodCIDR, netip.ParsePrefix, &errs)
 	access.values.ServiceCIDRs = list(secret, hivev1.NodeAccessKeyServiceCIDR, netip.ParsePrefix, &errs)
-	if _, err := clientcmd.RESTConfigFromKubeConfig(access.kubeconfig); err != nil { // the error may quote credentials
-		errs = append(errs, fmt.Errorf("%s is no kubeconfig", hivev1.SecretKeyKubeconfig))
+	if _, err := restConfig(access.kubeconfig); err != nil {
+		errs = append(errs, fmt.Errorf("%s %w", hivev1.SecretKeyKubeconfig, err))
 	}
 	sample := access.values
 	sample.NodeName = "host"
@@ -137,11 +138,35 @@ func list[T any](secret *corev1.Secret, key string, parse func(string) (T, error
 	return values
 }
 
+// restConfig reads a kubeconfig, which a user may have written: it has to hold what it needs. A program that it names would run with the rights of the service, and a file that it names,
+// such as the service's own token, would be sent to the server that it names. The error goes on after the name of the kubeconfig, and quotes nothing.
+func restConfig(kubeconfig []byte) (*rest.Config, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, errors.New("is no kubeconfig")
+	}
+	if used := config.Contexts[config.CurrentContext]; used != nil {
+		user, cluster := config.AuthInfos[used.AuthInfo], config.Clusters[used.Cluster]
+		switch {
+		case user != nil && (user.Exec != nil || user.AuthProvider != nil):
+			return nil, errors.New("names a program that makes credentials: it has to hold a token, or a client certificate and its key")
+		case user != nil && (user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != ""), cluster != nil && cluster.CertificateAuthority != "":
+			return nil, errors.New("names a file: it has to hold token and certificates themselves, as kubectl config view --minify --flatten --raw prints it")
+		}
+	}
+	// Its errors may quote credentials.
+	made, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, errors.New("is no kubeconfig")
+	}
+	return made, nil
+}
+
 // Client makes a client of the cluster with the rights of its node manager.
 func (a *Access) Client() (kubernetes.Interface, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(a.kubeconfig)
+	config, err := restConfig(a.kubeconfig)
 	if err != nil {
-		return nil, errors.New("the kubeconfig of node access cannot be read")
+		return nil, fmt.Errorf("the kubeconfig of node access %w", err)
 	}
 	config.UserAgent, config.QPS = "agent-service", -1
 	c, err := kubernetes.NewForConfig(config)
