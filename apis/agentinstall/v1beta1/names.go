@@ -51,6 +51,8 @@ const (
 	MachinePoolBoundAtAnnotation = "agent-install.openshift.io/machine-pool-bound-at"
 	// MachinePoolWipeAnnotation is on Agents that a MachinePool took: what is wiped of the machine when it is released, None, InstalledDisk or AllDisks.
 	MachinePoolWipeAnnotation = "agent-install.openshift.io/machine-pool-wipe"
+	// MachinePoolNodeAnnotation is on Agents that a MachinePool took: what it put into their spec of the node, as JSON. It is taken back when the machine is released.
+	MachinePoolNodeAnnotation = "agent-install.openshift.io/machine-pool-node"
 	// DeleteMachineAnnotation on an Agent, with any value: a MachinePool that is scaled down releases it first.
 	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
 	// AgentFinalizer keeps an Agent until the service has forgotten its host.

@@ -4,9 +4,11 @@
 package machinepool
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -210,18 +212,12 @@ func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
 		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolBoundAtAnnotation, now.UTC().Format(time.RFC3339))
 		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolWipeAnnotation, string(s.wipe()))
 		agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: s.key.Namespace, Name: s.cluster.Name}
+		takeBack(agent, stated{}) // what a pool said before, of which a user took the machine
+		node := stated{Labels: s.pool.Spec.Labels, Taints: s.taints()}
 		if agent.Spec.Hostname == "" {
-			agent.Spec.Hostname = s.hostname(agent)
+			node.Hostname = s.hostname(agent)
 		}
-		if len(s.pool.Spec.Labels) > 0 {
-			if agent.Spec.NodeLabels == nil {
-				agent.Spec.NodeLabels = map[string]string{}
-			}
-			maps.Copy(agent.Spec.NodeLabels, s.pool.Spec.Labels)
-		}
-		for _, taint := range s.taints() {
-			agent.Spec.NodeTaints = append(slices.DeleteFunc(agent.Spec.NodeTaints, func(t agentv1.NodeTaint) bool { return t.Key == taint.Key && t.Effect == taint.Effect }), taint)
-		}
+		node.put(agent)
 	}
 }
 
@@ -229,15 +225,51 @@ func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
 func (s *snapshot) unbind(agent *agentv1.Agent) {
 	agent.Spec.ClusterDeploymentName = nil
 	delete(agent.Labels, agentv1.ClusterNamespaceLabel) // as bind sets it
-	if agent.Spec.Hostname == s.hostname(agent) {
+	takeBack(agent, stated{Hostname: s.hostname(agent), Labels: s.pool.Spec.Labels, Taints: s.taints()})
+	delete(agent.Annotations, agentv1.DeleteMachineAnnotation)
+}
+
+// stated is what a pool put into the spec of an Agent that it took. It stands in an annotation: the pool may say something else by the time at which it is taken back.
+type stated struct {
+	Hostname string              `json:"hostname,omitempty"`
+	Labels   map[string]string   `json:"labels,omitempty"`
+	Taints   []agentv1.NodeTaint `json:"taints,omitempty"`
+}
+
+func (n stated) put(agent *agentv1.Agent) {
+	text, err := json.Marshal(n)
+	if err != nil {
+		panic(err) // it is made of text
+	}
+	metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolNodeAnnotation, string(text))
+	agent.Spec.Hostname = cmp.Or(n.Hostname, agent.Spec.Hostname)
+	if len(n.Labels) > 0 {
+		if agent.Spec.NodeLabels == nil {
+			agent.Spec.NodeLabels = map[string]string{}
+		}
+		maps.Copy(agent.Spec.NodeLabels, n.Labels)
+	}
+	for _, taint := range n.Taints {
+		agent.Spec.NodeTaints = append(slices.DeleteFunc(agent.Spec.NodeTaints, func(t agentv1.NodeTaint) bool { return t.Key == taint.Key && t.Effect == taint.Effect }), taint)
+	}
+}
+
+// takeBack takes what a pool stated from an Agent: nothing of it is said of the next cluster's node. What a user changed stays. Without is for an Agent that was taken before pools wrote down
+// what they stated.
+func takeBack(agent *agentv1.Agent, without stated) {
+	node := stated{}
+	if json.Unmarshal([]byte(agent.Annotations[agentv1.MachinePoolNodeAnnotation]), &node) != nil {
+		node = without
+	}
+	delete(agent.Annotations, agentv1.MachinePoolNodeAnnotation)
+	if agent.Spec.Hostname == node.Hostname {
 		agent.Spec.Hostname = ""
 	}
 	maps.DeleteFunc(agent.Spec.NodeLabels, func(key, value string) bool {
-		stated, ok := s.pool.Spec.Labels[key]
-		return ok && stated == value
+		put, ok := node.Labels[key]
+		return ok && put == value
 	})
-	agent.Spec.NodeTaints = slices.DeleteFunc(agent.Spec.NodeTaints, func(t agentv1.NodeTaint) bool { return slices.Contains(s.taints(), t) })
-	delete(agent.Annotations, agentv1.DeleteMachineAnnotation)
+	agent.Spec.NodeTaints = slices.DeleteFunc(agent.Spec.NodeTaints, func(t agentv1.NodeTaint) bool { return slices.Contains(node.Taints, t) })
 }
 
 // taints are those of the pool's nodes.
@@ -263,8 +295,12 @@ func (s *snapshot) hostname(agent *agentv1.Agent) string {
 	return s.pool.Spec.Name + "-" + hex.EncodeToString(sum[:4])
 }
 
-// forget takes the labels of the pool from an Agent.
+// forget takes the labels of the pool from an Agent, and what is left of what it stated where a user released the machine. One that a user gave to another cluster stays as it is.
 func forget(agent *agentv1.Agent) {
+	if agent.Spec.ClusterDeploymentName == nil {
+		takeBack(agent, stated{})
+	}
+	delete(agent.Annotations, agentv1.MachinePoolNodeAnnotation)
 	delete(agent.Labels, agentv1.MachinePoolLabel)
 	delete(agent.Labels, agentv1.MachinePoolNamespaceLabel)
 	delete(agent.Annotations, agentv1.MachinePoolBoundAtAnnotation)

@@ -354,6 +354,48 @@ func TestAMachineIsWipedAsItsPoolSays(t *testing.T) {
 	}
 }
 
+// What a pool said of the node of a machine is not said of the node that the machine becomes in the next cluster: neither where the pool says something else by then, nor where a user took the machine.
+func TestWhatAPoolSaysOfANodeEndsWithTheBinding(t *testing.T) {
+	for name, release := range map[string]func(*rack, *hivev1.MachinePool, *agentv1.Agent){
+		"the pool changed, and shrinks": func(r *rack, pool *hivev1.MachinePool, _ *agentv1.Agent) {
+			change(r, pool, func(p *hivev1.MachinePool) {
+				p.Spec.Labels, p.Spec.Taints, p.Spec.Replicas = map[string]string{"tier": "db"}, nil, new(int64(0))
+			})
+		},
+		"a user takes the machine": func(r *rack, pool *hivev1.MachinePool, agent *agentv1.Agent) {
+			change(r, pool, func(p *hivev1.MachinePool) {
+				p.Spec.Platform.AgentBareMetal.Minimum = &hivev1.MachineMinimum{CPUCores: 999} // it is not taken again
+			})
+			change(r, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRack(t)
+			r.replica(&nodes{}, always)
+			agent := r.agent("one", func(a *agentv1.Agent) {
+				a.Spec.NodeLabels, a.Spec.NodeTaints = map[string]string{"of-the-user": ""}, []agentv1.NodeTaint{{Key: "of-the-user", Effect: "NoSchedule"}}
+			})
+			pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) {
+				p.Spec.Labels, p.Spec.Taints = map[string]string{"tier": "web", "new": ""}, []corev1.Taint{{Key: "tier", Value: "web", Effect: corev1.TaintEffectNoSchedule}}
+			})
+			r.until(agent, "it is taken", func() bool { return takenBy(agent).Name != "" })
+			assert.Equal(t, "web", agent.Spec.NodeLabels["tier"])
+			assert.Len(t, agent.Spec.NodeTaints, 2)
+			r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "error" })
+			release(r, pool, agent)
+			r.until(agent, "it is released", func() bool { return agentctl.ClusterKey(agent).Name == "" })
+			r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "known-unbound" })
+			r.until(agent, "it is free", func() bool { return takenBy(agent).Name == "" })
+			assert.Empty(t, agent.Spec.Hostname)
+			assert.Equal(t, map[string]string{"of-the-user": ""}, agent.Spec.NodeLabels)
+			assert.Equal(t, []agentv1.NodeTaint{{Key: "of-the-user", Effect: "NoSchedule"}}, agent.Spec.NodeTaints)
+			for key := range agent.Annotations {
+				assert.NotContains(t, key, "machine-pool")
+			}
+		})
+	}
+}
+
 var errDied = errors.New("the process died here")
 
 // A process dies at each of its writes, before it is done and after, and the next one goes on: the pool ends with as many machines as are wanted, and without any
