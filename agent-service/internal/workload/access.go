@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -28,7 +29,7 @@ const requestTimeout = 15 * time.Second
 
 // Access is a Secret of node access that was read.
 type Access struct {
-	// Version is the resourceVersion of the Secret: another one says that the access changed.
+	// Version is the resourceVersion of the Secret, or made of the credentials of a control plane that the service made: another one says that the access changed.
 	Version string
 	// values are the part of join.Values that is the same for all hosts.
 	values     join.Values
@@ -66,7 +67,9 @@ func ReadAccess(ctx context.Context, reader client.Reader, deployment *hivev1.Cl
 
 // OwnAccess is the node access of a cluster whose control plane the service made, with the kubeconfig of its node manager.
 func OwnAccess(plane *domain.ControlPlane, nodeManager string) (*Access, error) {
-	return parseAccess(&corev1.Secret{Type: hivev1.SecretTypeNodeAccess, Data: OwnAccessData(plane, nodeManager)})
+	access, err := parseAccess(&corev1.Secret{Type: hivev1.SecretTypeNodeAccess, Data: OwnAccessData(plane, nodeManager)})
+	access.Version = fmt.Sprintf("%x", sha256.Sum256([]byte(nodeManager))) // each installation has its own
+	return access, err
 }
 
 // OwnAccessData is the content of the Secret of such node access.

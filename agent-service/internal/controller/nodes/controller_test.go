@@ -7,12 +7,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/muster-io/muster/agent-service/internal/controlplane"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/workload"
@@ -23,6 +31,13 @@ import (
 type service struct {
 	Service
 	hosts []domain.Host
+	// plane is the control plane that a host runs, with the kubeconfig of its node manager.
+	plane       *domain.ControlPlane
+	nodeManager string
+}
+
+func (s *service) ControlPlane(context.Context, domain.Principal, string) (*domain.ControlPlane, string, error) {
+	return s.plane, s.nodeManager, nil
 }
 
 func (s *service) ListHosts(_ context.Context, _ domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error) {
@@ -44,4 +59,54 @@ func TestAllHostsOfALargeClusterAreLookedAfter(t *testing.T) {
 	machines, hosts, err := r.machines(t.Context(), &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "c"}})
 	require.NoError(t, err)
 	assert.Equal(t, []int{number, number}, []int{len(machines), len(hosts)})
+}
+
+// install makes a control plane as an installation does, at an address of its own. It returns what is sent to when the control plane is asked.
+func (s *service) install(t *testing.T) <-chan struct{} {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	asked := make(chan struct{}, 1)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.Close()
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	s.plane = &domain.ControlPlane{Host: s.hosts[0].HostKey, Server: "https://" + listener.Addr().String(), Version: "v1.37.2",
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	ca, secrets, err := controlplane.New(time.Now(), "blue", s.plane.Server)
+	require.NoError(t, err)
+	s.plane.CA, s.nodeManager = ca, secrets.NodeManager
+	return asked
+}
+
+// A user who cancels an installation and resets the cluster has another control plane a moment later.
+func TestTheControlPlaneOfARepeatedInstallationIsWatched(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, hivev1.AddToScheme(scheme))
+	cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue", UID: "c"}}
+	known := &service{hosts: []domain.Host{{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c", State: lifecycle.Installing}}}
+	tokens, err := workload.NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+	r := New(t.Context(), Deps{Client: api, Live: api, Service: known, Tokens: tokens})
+	for n := range 2 {
+		asked := known.install(t)
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
+		require.NoError(t, err)
+		select {
+		case <-asked:
+		case <-time.After(time.Minute):
+			require.Fail(t, "the control plane is not asked", "installation %d", n+1)
+		}
+	}
 }
