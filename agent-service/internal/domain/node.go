@@ -4,8 +4,10 @@
 package domain
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -97,6 +99,16 @@ func (h *Host) ReportAddresses(now time.Time, reported []string) bool {
 	}
 	h.Node.Addresses = held
 	return true
+}
+
+// CheckHostname refuses another name for a host while its installed system is a node: the system keeps the name that it was installed with, and its Node is found by that.
+func (h *Host) CheckHostname(requested string) error {
+	installed := slices.Contains([]lifecycle.State{lifecycle.Installed, lifecycle.AddedToExistingCluster, lifecycle.InstallingPendingUserAction}, h.State)
+	name := strings.ToLower(cmp.Or(requested, h.Summary.Hostname))
+	if h.Node.Name == "" || !installed || name == h.Node.Name || name == strings.ToLower(h.Hostname()) {
+		return nil
+	}
+	return Refuse(Conflict, "HostnameInUse", "host %s is installed as the node %s of its cluster: it can have another name when it is installed again", h.HostID, h.Node.Name)
 }
 
 // parseAddresses reads addresses with a prefix length, each once and in order.

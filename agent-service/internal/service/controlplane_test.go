@@ -419,3 +419,27 @@ func TestEachMachineOfAControlPlaneIsWiped(t *testing.T) {
 		assert.Nil(t, cluster.ControlPlane.Member(&again))
 	}
 }
+
+// The installed system keeps the name that it was installed with, and its cluster is rid of the Node of that name.
+func TestANodeKeepsItsName(t *testing.T) {
+	t.Parallel()
+	w, _ := newPlaneEnv(t)
+	c, keys := w.planeCluster(1)
+	rename := func(name string) error {
+		_, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *domain.HostSettings) error { s.RequestedHostname = name; return nil })
+		return err
+	}
+	require.NoError(t, rename("worker-1"))
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+	require.NoError(t, w.NoteNode(t.Context(), keys[0], c.ID, domain.Node{Name: "worker-1", Seen: true, Ready: true}))
+
+	for _, name := range []string{"other", ""} {
+		assert.Equal(t, "HostnameInUse", domain.ReasonOf(rename(name)))
+	}
+	require.NoError(t, rename("Worker-1"), "it is the name of the Node")
+	h, err := w.ApplyDesired(t.Context(), domain.Kubernetes, keys[0], service.DesiredHost{HostSettings: domain.HostSettings{RequestedHostname: "free"}})
+	require.NoError(t, err, "it is released first")
+	assert.Equal(t, "worker-1", h.Release.NodeName)
+	assert.Equal(t, "free", h.RequestedHostname)
+}

@@ -314,6 +314,9 @@ func (w *Work) Edit(ctx context.Context, h *domain.Host, after domain.HostSettin
 	if err := w.Apply(h, lifecycle.Apply(h.State, lifecycle.Edit, w.Facts(h, nil)), "", false); err != nil {
 		return err
 	}
+	if err := h.CheckHostname(after.RequestedHostname); err != nil {
+		return err
+	}
 	disk, _ := validate.Disk(w.Subject(h), w.Minimums)
 	h.HostSettings = after
 	if other, _ := validate.Disk(w.Subject(h), w.Minimums); other != disk {
