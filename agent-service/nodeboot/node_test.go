@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/diskfs/go-diskfs"
+	"github.com/diskfs/go-diskfs/partition/gpt"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -312,4 +313,36 @@ func TestAMachineWithUEFIStartsAndStops(t *testing.T) {
 	m.Says(t, "this machine joins no cluster")
 	m.Says(t, "containerd is ready")
 	pressPower(t, m)
+}
+
+// otherSystem is a disk with the partitions of CoreOS, one of them for /var, and no room for more.
+func otherSystem(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "other.img")
+	disk, err := diskfs.Create(path, 1<<30, diskfs.SectorSize512)
+	require.NoError(t, err)
+	require.NoError(t, disk.Partition(&gpt.Table{LogicalSectorSize: 512, PhysicalSectorSize: 512, ProtectiveMBR: true, Partitions: []*gpt.Partition{
+		{Index: 1, Start: 2048, End: 4095, Type: gpt.BIOSBoot, Name: "BIOS-BOOT"}, {Index: 2, Start: 4096, End: 8191, Type: gpt.EFISystemPartition, Name: "EFI-SYSTEM"},
+		{Index: 3, Start: 8192, End: 16383, Type: gpt.LinuxFilesystem, Name: "boot"}, {Index: 4, Start: 16384, End: 32767, Type: gpt.LinuxFilesystem, Name: "root"},
+		{Index: 5, Start: 32768, End: 2095103, Type: gpt.LinuxFilesystem, Name: "var"},
+	}}))
+	require.NoError(t, disk.Close())
+	return path
+}
+
+func TestADiskOfAnotherSystemIsLeftAsItIs(t *testing.T) {
+	needNodes(t)
+	other := otherSystem(t)
+	before, err := os.ReadFile(other)
+	require.NoError(t, err)
+	m := machinetest.PowerOn(t, machinetest.Hardware{
+		Disk: newDisk(t, map[string]string{"/etc/hostname": "lonely\n"}), MemoryMiB: 1024,
+		More: []string{"-drive", "file=" + other + ",format=raw,if=none,id=other", "-device", "nvme,drive=other,serial=OTHER"},
+	})
+	m.Says(t, "the first-boot data has 1 files")
+	m.Says(t, "containerd is ready")
+	pressPower(t, m)
+	after, err := os.ReadFile(other)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(before, after), "the other disk was written to")
 }

@@ -104,7 +104,7 @@ func fillDisk(to string, s System, files map[string][]byte) error {
 		return err
 	}
 	partitions := []*gpt.Partition{
-		{Index: 1, Start: coreStart, End: fsStart - 1, Type: gpt.BIOSBoot, Name: "core", GUID: guid("core")},
+		{Index: 1, Start: coreStart, End: fsStart - 1, Type: gpt.BIOSBoot, Name: liveinit.CoreLabel, GUID: guid(liveinit.CoreLabel)},
 		{Index: 2, Start: fsStart, End: fsStart + fsSectors - 1, Type: gpt.EFISystemPartition, Name: liveinit.Label, GUID: guid(liveinit.Label)},
 	}
 	end := int64(rootStart)

@@ -54,14 +54,37 @@ func disk() error {
 // Devices is where the kernel lists disks and their partitions.
 const Devices = "/sys/class/block"
 
-// Partition is the device of a partition with the given name, below Devices; empty while there is none.
+// Partition is the device of a partition with the given name, below Devices, on a disk that an image of this kind was written to; empty while there is none. Disks of other systems have
+// partitions of the same names: those of CoreOS are boot and root.
 func Partition(devices, label string) string {
-	found, _ := filepath.Glob(filepath.Join(devices, "*", "uevent"))
-	for _, path := range found {
-		facts, err := os.ReadFile(path)
-		if err == nil && slices.Contains(strings.Split(string(facts), "\n"), "PARTNAME="+label) {
-			return filepath.Base(filepath.Dir(path))
+	for _, name := range named(devices, label) {
+		if Beside(devices, name, CoreLabel) != "" {
+			return name
 		}
 	}
 	return ""
+}
+
+// Beside is the device of the partition with the given name on the disk that another partition is on; empty where there is none.
+func Beside(devices, partition, label string) string {
+	target, err := filepath.EvalSymlinks(filepath.Join(devices, partition))
+	if err != nil {
+		return ""
+	}
+	if found := named(filepath.Dir(target), label); len(found) > 0 {
+		return found[0]
+	}
+	return ""
+}
+
+// named are the partitions with a name, of those that have a directory in dir.
+func named(dir, label string) (names []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		facts, err := os.ReadFile(filepath.Join(dir, entry.Name(), "uevent"))
+		if err == nil && slices.Contains(strings.Split(string(facts), "\n"), "PARTNAME="+label) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
 }

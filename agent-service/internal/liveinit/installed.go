@@ -8,4 +8,6 @@ const (
 	Installed = "muster.installed"
 	// Label is of the partition, and of its file system, that takes the first-boot data, as in CoreOS.
 	Label = "boot"
+	// CoreLabel is of the partition with the boot loader for BIOS, which disks of other systems do not have beside one that is named Label.
+	CoreLabel = "core"
 )

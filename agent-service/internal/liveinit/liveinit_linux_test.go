@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -97,6 +98,28 @@ func TestThePartitionOfTheFirstBootDataIsFoundByItsName(t *testing.T) {
 	}
 	assert.Equal(t, "vda2", Partition(devices, Label))
 	assert.Empty(t, Partition(devices, "root"))
+}
+
+// A disk of CoreOS has partitions boot and root, and with a separate /var one that is named so, too. What is there is another system's.
+func TestPartitionsOfOtherSystemsAreLeftAlone(t *testing.T) {
+	devices, disks := t.TempDir(), t.TempDir()
+	for disk, labels := range map[string][]string{
+		"nvme0n1": {"BIOS-BOOT", "EFI-SYSTEM", "boot", "root", "var"},
+		"sda":     {"core", "boot", "root"},
+	} {
+		for i, label := range labels {
+			name := fmt.Sprint(disk, i+1)
+			require.NoError(t, os.MkdirAll(filepath.Join(disks, disk, name), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(disks, disk, name, "uevent"), []byte("PARTNAME="+label+"\n"), 0o600))
+			require.NoError(t, os.Symlink(filepath.Join(disks, disk, name), filepath.Join(devices, name)))
+		}
+	}
+	assert.Equal(t, "sda2", Partition(devices, Label))
+	assert.Equal(t, "sda3", Partition(devices, "root"))
+	assert.Empty(t, Partition(devices, "var"))
+	assert.Equal(t, "sda2", Beside(devices, "sda3", Label))
+	assert.Equal(t, "nvme0n13", Beside(devices, "nvme0n14", Label))
+	assert.Empty(t, Beside(devices, "sda3", "var"))
 }
 
 func TestAnArchiveIsUnpacked(t *testing.T) {

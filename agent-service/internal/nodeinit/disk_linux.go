@@ -36,11 +36,11 @@ const (
 	alignment = 2048
 )
 
-// data mounts the partitions beside the root: at the first boot it makes the one for data.
+// data mounts the partitions beside the root, on the disk that the system runs from: at the first boot it makes the one for data.
 func data() error {
-	root, err := waitForPartition(RootLabel)
+	root, err := mounted("/sys/dev/block", "/")
 	if err != nil {
-		return err
+		return fmt.Errorf("finding the disk of the system: %w", err)
 	}
 	number, err := grow(root)
 	if err != nil {
@@ -58,14 +58,28 @@ func data() error {
 			return err
 		}
 	}
-	boot, err := waitForPartition(liveinit.Label)
-	if err != nil {
-		return err
+	name := liveinit.Beside(liveinit.Devices, filepath.Base(root), liveinit.Label)
+	if name == "" {
+		return fmt.Errorf("the disk of the system has no partition %q", liveinit.Label)
 	}
+	boot := "/dev/" + name
 	if err := unix.Mount(boot, bootPath, "vfat", unix.MS_SYNCHRONOUS|safe, "umask=0077"); err != nil {
 		return fmt.Errorf("mounting %s: %w", boot, err)
 	}
 	return nil
+}
+
+// mounted is the device that a directory is mounted from. Numbers is where the kernel lists devices by their numbers.
+func mounted(numbers, at string) (string, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(at, &stat); err != nil {
+		return "", err
+	}
+	device, err := filepath.EvalSymlinks(filepath.Join(numbers, fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))))
+	if err != nil {
+		return "", err
+	}
+	return "/dev/" + filepath.Base(device), nil
 }
 
 // grow makes a partition of what is free behind the others, if there is none yet, and returns its number.

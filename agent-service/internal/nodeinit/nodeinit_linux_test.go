@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/diskfs/go-diskfs/partition/gpt"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/muster-io/muster/agent-service/internal/join"
 )
@@ -144,6 +146,20 @@ func TestPartitionsAreNamedAsTheKernelDoes(t *testing.T) {
 	assert.Equal(t, "nvme0n1", found)
 	_, err = diskOf(devices, "nvme0n1")
 	require.ErrorContains(t, err, "is no partition")
+}
+
+// Data goes to the disk that the system runs from, whatever other disks have.
+func TestTheDiskOfTheSystemIsWhatItRunsFrom(t *testing.T) {
+	numbers, at := t.TempDir(), t.TempDir()
+	_, err := mounted(numbers, at)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	var stat unix.Stat_t
+	require.NoError(t, unix.Stat(at, &stat))
+	require.NoError(t, os.MkdirAll(filepath.Join(numbers, "devices", "sda", "sda3"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join("devices", "sda", "sda3"), filepath.Join(numbers, fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)))))
+	device, err := mounted(numbers, at)
+	require.NoError(t, err)
+	assert.Equal(t, "/dev/sda3", device)
 }
 
 func TestAFileSystemIsKnownByItsMagicNumber(t *testing.T) {
