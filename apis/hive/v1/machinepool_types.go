@@ -27,7 +27,7 @@ type MachinePoolSpec struct {
 	// +required
 	Name string `json:"name"`
 
-	// replicas is how many machines are wanted. Unset means 0.
+	// replicas is how many machines are wanted. Unset means 0, and with autoscaling as many as there are.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="replicas must not be negative; write 0 to release all machines"
 	// +optional
 	Replicas *int64 `json:"replicas,omitempty"`
@@ -37,7 +37,8 @@ type MachinePoolSpec struct {
 	// +optional
 	MaxReplicas *int64 `json:"maxReplicas,omitempty"`
 
-	// autoscaling bounds how many machines an autoscaler wants. It has no effect on machines of agentBareMetal: the condition UnsupportedConfiguration says so.
+	// autoscaling bounds how many machines an autoscaler wants. It has no effect on machines of agentBareMetal, as the condition UnsupportedConfiguration says: without replicas, a pool keeps
+	// the machines that it has.
 	// +optional
 	Autoscaling *MachinePoolAutoscaling `json:"autoscaling,omitempty"`
 

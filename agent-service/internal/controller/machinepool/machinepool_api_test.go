@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -352,6 +353,32 @@ func TestAMachineIsWipedAsItsPoolSays(t *testing.T) {
 			assert.NotContains(t, agent.Annotations, agentv1.MachinePoolWipeAnnotation)
 		})
 	}
+}
+
+// A console that has a user switch autoscaling on takes replicas away, and states the bounds instead.
+func TestAPoolThatIsLeftToAnAutoscalerKeepsItsMachines(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	agents := []*agentv1.Agent{r.agent("one"), r.agent("two"), r.agent("three")}
+	pool := r.pool(r.cluster("blue").Name, 2)
+	r.until(pool, "its machines are bound", func() bool { return pool.Status.Replicas == 2 })
+	patch := `[{"op": "remove", "path": "/spec/replicas"}, {"op": "add", "path": "/spec/autoscaling", "value": {"minReplicas": 1, "maxReplicas": 4}}]`
+	require.NoError(t, r.user.Patch(t.Context(), pool, client.RawPatch(types.JSONPatchType, []byte(patch))))
+	r.until(pool, "it says that this has no effect", func() bool {
+		return says(pool, hivev1.MachinePoolUnsupportedConfiguration, hivev1.ReasonUnsupportedFields)
+	})
+	assert.Equal(t, "All of 2 machines are bound", hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable).Message)
+	bound := 0
+	for _, agent := range agents {
+		require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+		if agentctl.ClusterKey(agent).Name != "" {
+			bound++
+		}
+	}
+	assert.Equal(t, 2, bound, "no machine is released, and none is taken")
+	require.NoError(t, r.user.Delete(t.Context(), pool))
+	r.gone(pool)
+	assert.Empty(t, r.has())
 }
 
 // What a pool said of the node of a machine is not said of the node that the machine becomes in the next cluster: neither where the pool says something else by then, nor where a user took the machine.

@@ -305,12 +305,23 @@ func (s *snapshot) wanted() machineplan.Pool {
 	return wanted
 }
 
-// replicas is how many machines the pool wants at the moment.
+// replicas is how many machines the pool wants at the moment. One that leaves that to an autoscaler keeps those that it has: no autoscaler looks at it.
 func (s *snapshot) replicas() int {
-	if !s.pool.DeletionTimestamp.IsZero() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero() || s.waitsForClaim() || s.pool.Spec.Replicas == nil {
+	switch {
+	case !s.pool.DeletionTimestamp.IsZero() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero() || s.waitsForClaim():
 		return 0
+	case s.pool.Spec.Replicas != nil:
+		return int(*s.pool.Spec.Replicas)
+	case s.pool.Spec.Autoscaling != nil:
+		has := 0
+		for i := range s.machines {
+			if s.machines[i].Counts() {
+				has++
+			}
+		}
+		return has
 	}
-	return int(*s.pool.Spec.Replicas)
+	return 0
 }
 
 // waitsForClaim says that machines are bound when the cluster is claimed, and it is not.

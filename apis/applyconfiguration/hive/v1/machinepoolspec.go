@@ -19,11 +19,12 @@ type MachinePoolSpecApplyConfiguration struct {
 	// name of the pool within its cluster, such as worker: the MachinePool is named <ClusterDeployment>-<name>, and its machines <name>-<8 characters> where their Agent states no
 	// hostname. Immutable.
 	Name *string `json:"name,omitempty"`
-	// replicas is how many machines are wanted. Unset means 0.
+	// replicas is how many machines are wanted. Unset means 0, and with autoscaling as many as there are.
 	Replicas *int64 `json:"replicas,omitempty"`
 	// maxReplicas is the most machines that replicas may ask for. Unset means no limit.
 	MaxReplicas *int64 `json:"maxReplicas,omitempty"`
-	// autoscaling bounds how many machines an autoscaler wants. It has no effect on machines of agentBareMetal: the condition UnsupportedConfiguration says so.
+	// autoscaling bounds how many machines an autoscaler wants. It has no effect on machines of agentBareMetal, as the condition UnsupportedConfiguration says: without replicas, a pool keeps
+	// the machines that it has.
 	Autoscaling *MachinePoolAutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
 	// platform says where machines come from: one of its members. Members other than agentBareMetal are left to other controllers.
 	Platform *MachinePoolPlatformApplyConfiguration `json:"platform,omitempty"`
