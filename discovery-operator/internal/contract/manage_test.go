@@ -269,6 +269,25 @@ func managing(t *testing.T, r rack) {
 		_, err = r.Report(ctx, uuid)
 		require.NoError(t, err, "the inventory stays")
 	})
+	t.Run("a part that the address lacks goes", func(t *testing.T) {
+		write := func(address string) hoststate.Node {
+			a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: address}, "admin", "x")
+			require.NoError(t, err)
+			n := r.settled(ctx, t, uuid)
+			ask(t, func() error { return r.Write(ctx, n, "ns~host", a) })
+			n = r.settled(ctx, t, uuid)
+			assert.True(t, a.Matches(n), "%s: %+v", address, n)
+			return n
+		}
+		assert.Equal(t, "6230", write("ipmi://192.0.2.9:6230?privilegelevel=OPERATOR").Info["ipmi_port"])
+		n := write("ipmi://192.0.2.9")
+		assert.NotContains(t, n.Info, "ipmi_port")
+		assert.Equal(t, "OPERATOR", n.Info["ipmi_priv_level"], "what an administrator may have set stays")
+		write("redfish://192.0.2.9/redfish/v1/Systems/2")
+		assert.NotContains(t, write("redfish://192.0.2.9").Info, "redfish_system_id")
+		n = r.settled(ctx, t, uuid)
+		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "wrong")) })
+	})
 	t.Run("a wrong password is refused by the management controller", func(t *testing.T) {
 		ask(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
 		n := r.settled(ctx, t, uuid)

@@ -252,6 +252,7 @@ func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hos
 		n.info = map[string]string{}
 	}
 	n.Name, n.Driver, n.password, n.powerBy = name, a.Driver, a.Password, a.PowerBy
+	delete(n.info, a.Surplus(hoststate.Node{Info: n.info}))
 	maps.Copy(n.info, a.Info)
 	return nil
 }

@@ -52,7 +52,8 @@ func AccessTo(bmc metal3v1.BMCDetails, username, password string) (Access, error
 		"redfish_address": transport + "://" + u.Host, "redfish_username": username,
 		"redfish_verify_ca": map[bool]string{true: "False", false: "True"}[bmc.DisableCertificateVerification],
 	}}
-	if system := strings.TrimRight(u.Path, "/"); system != "" {
+	// The root of the service names no system: Ironic looks for the only one, as it does without a path.
+	if system := strings.TrimRight(u.Path, "/"); strings.Trim(system, "/") != "" && strings.Trim(system, "/") != "redfish/v1" {
 		a.Info["redfish_system_id"] = system
 	}
 	return a, nil
@@ -65,12 +66,28 @@ func ipmi(u *url.URL, username, password string) Access {
 	if _, port, err := net.SplitHostPort(u.Host); err == nil {
 		a.Info["ipmi_port"] = port
 	}
+	if level := u.Query().Get("privilegelevel"); level != "" {
+		a.Info["ipmi_priv_level"] = level
+	}
 	return a
+}
+
+// parts are the keys of driver_info, by that of the password, for a part that an address may lack.
+var parts = map[string]string{"ipmi_password": "ipmi_port", "redfish_password": "redfish_system_id"}
+
+// Surplus is the key of a node's driver_info for a part that its address had and that of this access lacks: with it, Ironic would ask another port or
+// system. It is empty where there is none.
+func (a Access) Surplus(n Node) string {
+	key := parts[a.PasswordKey]
+	if a.Info[key] != "" || n.Info[key] == "" {
+		return ""
+	}
+	return key
 }
 
 // Matches reports whether a node has this access already, as far as that can be read: the password cannot.
 func (a Access) Matches(n Node) bool {
-	if n.Driver != a.Driver {
+	if n.Driver != a.Driver || a.Surplus(n) != "" {
 		return false
 	}
 	for key, value := range a.Info {

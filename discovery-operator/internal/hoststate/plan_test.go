@@ -5,6 +5,7 @@ package hoststate_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +24,13 @@ func TestAccessTo(t *testing.T) {
 		"redfish-virtualmedia+http://h:8000/redfish/v1/Systems/1/": {Driver: "redfish", Info: map[string]string{
 			"redfish_address": "http://h:8000", "redfish_system_id": "/redfish/v1/Systems/1", "redfish_username": "u", "redfish_verify_ca": "True",
 		}},
-		"idrac-virtualmedia://h":  {Driver: "idrac", Info: map[string]string{"redfish_address": "https://h", "redfish_username": "u", "redfish_verify_ca": "True"}},
-		"192.0.2.1":               {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_username": "u"}},
-		"ipmi://192.0.2.1:6230":   {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"idrac-virtualmedia://h": {Driver: "idrac", Info: map[string]string{"redfish_address": "https://h", "redfish_username": "u", "redfish_verify_ca": "True"}},
+		"192.0.2.1":              {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_username": "u"}},
+		"ipmi://192.0.2.1:6230":  {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"ipmi://192.0.2.1?privilegelevel=OPERATOR": {Driver: "ipmi", Info: map[string]string{
+			"ipmi_address": "192.0.2.1", "ipmi_username": "u", "ipmi_priv_level": "OPERATOR",
+		}},
+		"redfish://h/redfish/v1/": {Driver: "redfish", Info: map[string]string{"redfish_address": "https://h", "redfish_username": "u", "redfish_verify_ca": "True"}},
 		"libvirt://[2001:db8::1]": {Driver: "ipmi", Info: map[string]string{"ipmi_address": "2001:db8::1", "ipmi_username": "u"}},
 	} {
 		a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: address}, "u", "p")
@@ -37,6 +42,12 @@ func TestAccessTo(t *testing.T) {
 		assert.False(t, a.Matches(node), "a node with half of it is completed")
 		maps.Copy(node.Info, a.Info)
 		assert.True(t, a.Matches(node))
+		for _, key := range []string{"ipmi_port", "redfish_system_id"} {
+			other := hoststate.Node{Driver: a.Driver, Info: maps.Clone(node.Info)}
+			other.Info[key] = "another"
+			foreign := !strings.HasPrefix(key, strings.TrimSuffix(a.PasswordKey, "password"))
+			assert.Equal(t, foreign, a.Matches(other), "%s of another address on the node of %s", key, address)
+		}
 		node.Driver = "fake-hardware"
 		assert.False(t, a.Matches(node))
 	}

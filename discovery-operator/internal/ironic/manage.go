@@ -217,7 +217,7 @@ func infos(n hoststate.Node, want map[string]string) (patch []change) {
 	return patch
 }
 
-// Write gives a node the name of its host, and driver and credentials of its management controller. Other settings are kept; the
+// Write gives a node the name of its host, and driver and credentials of its management controller. Settings that are not of its address are kept; the
 // interfaces are reset to the defaults of the driver when that changes. It fails with ErrBusy while Ironic works on the node, and
 // with ErrRefused when the driver is not enabled.
 func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
@@ -229,6 +229,9 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 		patch = append(patch, change{"add", "/name", name})
 	}
 	patch = append(patch, infos(n, a.Info)...)
+	if key := a.Surplus(n); key != "" {
+		patch = append(patch, change{"remove", "/driver_info/" + key, nil})
+	}
 	if a.PasswordKey != "" {
 		patch = append(patch, change{"add", "/driver_info/" + a.PasswordKey, a.Password})
 	}
