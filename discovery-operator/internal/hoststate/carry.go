@@ -27,7 +27,32 @@ func (p deployment) deploy() Decision {
 	case p.Seen.Node == nil:
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})
 	}
+	if d, renews := p.renew(); renews {
+		return d
+	}
 	return p.carry(d, DeploymentTask(*p.Seen.Node, d, p.past()))
+}
+
+// renew gives the node the address and the credentials of the management controller where they are others than those that it accepted, so that Ironic can go on. It waits
+// while Ironic works on the node; another driver waits for the end of the deployment. A deletion does without what is refused.
+func (p deployment) renew() (Decision, bool) {
+	n := *p.Seen.Node
+	if !p.Facts.PowerControl || !p.Secret.Found || p.Secret.Username == "" || p.Secret.Password == "" || n.Busy() {
+		return Decision{}, false
+	}
+	a, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, p.Secret.Password)
+	if err != nil || a.Driver != n.Driver || !p.Facts.Unverified && a.Matches(n) {
+		return Decision{}, false
+	}
+	next := *p.pass
+	switch {
+	case p.Facts.Deleting && (p.Memory.Failures > 0 || !p.Memory.Asked.registers()):
+		return Decision{}, false
+	case !p.Facts.Unverified, !p.Memory.Asked.registers():
+		next.Facts.Unverified, next.Good, next.Memory.Asked = true, metal3v1.CredentialsStatus{}, AskedNothing
+	}
+	d := registration{&next}.verify(n, a)
+	return d, !p.Facts.Deleting || d.Then == nil || d.Then.Event != Failed
 }
 
 // keepDeployed has the machine adopted where its node was made anew, and maintains the power.
@@ -57,6 +82,9 @@ func (p deployment) undeploy() Decision {
 		return p.end(finished())
 	case p.Seen.Node == nil:
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	}
+	if d, renews := p.renew(); renews {
+		return d
 	}
 	d := RemovalOf(p.Host)
 	task := RemovalTask(*p.Seen.Node, d, p.past())

@@ -135,7 +135,7 @@ func (p *pass) failure() Decision {
 	if d, ok := (deployment{p}).failedAt(err, at); ok {
 		return d
 	}
-	if p.effect == Register && (at == WriteNode || at == EnsurePort || at == SetProvision || at == SetPower) {
+	if (p.effect == Register || p.Memory.Asked.registers()) && (at == WriteNode || at == EnsurePort || at == SetProvision || at == SetPower) {
 		p.Memory.Asked = AskedNothing
 	}
 	return p.ironicFailed(err)

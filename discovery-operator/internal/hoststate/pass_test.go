@@ -257,6 +257,7 @@ func answer(r *rand.Rand, s *hoststate.Snapshot, a hoststate.Action, state strin
 	case hoststate.ReadNode, hoststate.ExamineNode:
 		n := deployed(state, func(n *hoststate.Node) {
 			n.UUID, n.Power = a.Node, []string{"", hoststate.PowerOn, hoststate.PowerDown}[r.IntN(3)]
+			n.Driver = []string{n.Driver, "redfish"}[r.IntN(2)]
 		})
 		s.Seen.Node = &n
 	case hoststate.ReadReport:
@@ -303,7 +304,9 @@ func TestADeploymentThatIronicWaitsForWithoutEndGoesOn(t *testing.T) {
 		t.Helper()
 		s := seen(state, admitted)
 		s.Memory.Asked = hoststate.AskedDeploy
-		node.Driver, node.PowerBy, node.Untimed, node.Touched = "redfish", "redfish", true, "then"
+		a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "hush")
+		require.NoError(t, err)
+		node.Driver, node.Info, node.PowerBy, node.Untimed, node.Touched = "redfish", a.Info, "redfish", true, "then"
 		s.Seen.Node = &node
 		d := hoststate.Plan(now, s)
 		require.Empty(t, d.Do, "it boots first")
@@ -396,4 +399,84 @@ func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
 	d = hoststate.Plan(now.Add(31*time.Minute), s)
 	assert.Equal(t, hoststate.StartInspection, d.Do.Call, "the error is told once")
 	assert.Zero(t, d.Known.Memory.Ramdisk, "the next ramdisk has its time, too")
+}
+
+// TestCredentialsAreRenewedWhileAnImageComesOrGoes rotates the Secret, or moves the management controller, of a host whose deployment or removal failed for lack of it: nobody
+// has to give the deployment up, which could not be removed either.
+func TestCredentialsAreRenewedWhileAnImageComesOrGoes(t *testing.T) {
+	node := func(state, lastError string, info map[string]string) *hoststate.Node {
+		n := deployed(state, func(n *hoststate.Node) {
+			n.Driver, n.PowerBy, n.Info, n.LastError, n.Power = "redfish", "redfish", info, lastError, hoststate.PowerOn
+		})
+		return &n
+	}
+	for name, c := range map[string]struct {
+		state      hoststate.State
+		in         string
+		unverified bool
+		then       hoststate.Call
+	}{
+		"another password while an image is deployed":       {hoststate.Provisioning, "deploy failed", true, hoststate.ReadConfig},
+		"another address while an image is deployed":        {hoststate.Provisioning, "deploy failed", false, hoststate.ReadConfig},
+		"another password while a deployment is ended":      {hoststate.Deprovisioning, "error", true, hoststate.ConfirmHost},
+		"another address while a machine cannot be cleaned": {hoststate.Deprovisioning, "error", false, hoststate.ConfirmHost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := seen(c.state, admitted, func(s *hoststate.Snapshot) { s.Host.Status.ErrorType = metal3v1.ProvisioningError })
+			a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "hush")
+			require.NoError(t, err)
+			info := a.Info
+			if s.Facts.Unverified = c.unverified; !c.unverified {
+				info = map[string]string{"redfish_address": "https://192.0.2.9"}
+			}
+			s.Seen.Node = node(c.in, "HTTP 401", info)
+			d := hoststate.Plan(now, s)
+			require.Equal(t, hoststate.Claim, d.Do.Call)
+			s = d.Known
+			s.Seen.Claimed = new("")
+			d = hoststate.Plan(now, s)
+			require.Equal(t, hoststate.WriteNode, d.Do.Call)
+			assert.Equal(t, "hush", d.Do.Access.Password)
+
+			t.Run("what Ironic did not take is written again", func(t *testing.T) {
+				s := d.Known
+				s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemBusy, "locked"), hoststate.WriteNode
+				assert.Equal(t, hoststate.AskedNothing, hoststate.Plan(now, s).Known.Memory.Asked)
+			})
+			s = d.Known
+			s.Seen.Node = node(c.in, "HTTP 401", a.Info)
+			d = hoststate.Plan(now, s)
+			require.Equal(t, hoststate.Action{Call: hoststate.SetPower, Node: "node", Target: hoststate.PowerOn}, d.Do, "the power that it has")
+
+			s = d.Known
+			refused := s
+			refused.Seen.Node = node(c.in, "HTTP 401", a.Info)
+			d = hoststate.Plan(now, refused)
+			require.NotNil(t, d.Then)
+			assert.Equal(t, metal3v1.ReasonBMCCredentialsRefused, d.Then.Reason)
+			assert.Equal(t, c.state, d.Step.To)
+			refused.Facts.Deleting = true
+			assert.Equal(t, c.state == hoststate.Deprovisioning, hoststate.Plan(now, refused).Do.Call == hoststate.ConfirmHost, "a deletion does without")
+
+			s.Seen.Node = node(c.in, "", a.Info)
+			d = hoststate.Plan(now, s)
+			require.NotNil(t, d.Then)
+			assert.Equal(t, c.state, d.Step.To, "the state stays")
+			assert.Equal(t, "bmc", d.Known.Good.Reference.Name)
+			assert.Equal(t, metal3v1.ProvisioningError, d.Status(now).ErrorType, "what failed is tried again at once")
+
+			s = d.Known
+			s.Facts.Unverified, s.Seen = false, hoststate.Seen{}
+			admitted(&s)
+			s.Seen.Node = node(c.in, "", a.Info)
+			assert.Equal(t, c.then, hoststate.Plan(now, s).Do.Call)
+		})
+	}
+	t.Run("not while Ironic works on the node", func(t *testing.T) {
+		s := seen(hoststate.Provisioning, admitted, func(s *hoststate.Snapshot) { s.Facts.Unverified = true })
+		s.Seen.Node = node("wait call-back", "", nil)
+		d := hoststate.Plan(now, s)
+		assert.Empty(t, d.Do)
+		assert.Equal(t, metal3v1.ReasonProvisioning, d.Then.Reason)
+	})
 }

@@ -29,6 +29,11 @@ const (
 	AskedInspect Asked = "inspect"
 )
 
+// registers reports whether nothing was asked of Ironic, or what a registration asks.
+func (a Asked) registers() bool {
+	return a == AskedNothing || a == AskedWrite || a == AskedManage || a == AskedPower
+}
+
 // Move is the next step of a registration or an inspection.
 type Move string
 
@@ -189,7 +194,8 @@ func (p registration) accepted(n Node) Decision {
 	p.Good = metal3v1.CredentialsStatus{
 		Reference: &corev1.SecretReference{Namespace: p.Host.Namespace, Name: p.Host.Spec.BMC.CredentialsName}, Version: p.Secret.Version,
 	}
-	return p.end(Outcome{Event: AfterVerification(p.Facts), Settled: true, After: soon}, normal("BMCAccessValidated", "Register",
+	settled := p.Host.Status.ErrorType != metal3v1.ProvisioningError // what failed with the image is tried again now
+	return p.end(Outcome{Event: AfterVerification(p.Facts), Settled: settled, After: soon}, normal("BMCAccessValidated", "Register",
 		fmt.Sprintf("The management controller has accepted the credentials; node %s has driver %s", p.NodeID, n.Driver)))
 }
 
