@@ -87,6 +87,7 @@ const (
 	EventMachineRefused  = "MachineRefused"
 	EventNodeDeleted     = "NodeDeleted"
 	EventNodeKept        = "NodeKept"
+	EventFinalizerKept   = "FinalizerKept"
 	EventHardwareCut     = "HardwareCut"
 	EventHostApproved    = "HostApproved"
 	EventNodeReplaced    = "NodeReplaced"

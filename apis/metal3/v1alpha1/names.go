@@ -22,6 +22,10 @@ const (
 	BareMetalHostFinalizer = "baremetalhost.metal3.io"
 	// HardwareDataFinalizer is what baremetal-operator puts on each HardwareData that it makes. It goes with the host.
 	HardwareDataFinalizer = BareMetalHostFinalizer + "/hardwareData"
+	// SecretFinalizer is what baremetal-operator puts on the Secrets with the credentials of management controllers, and with network data for ramdisks.
+	SecretFinalizer = BareMetalHostFinalizer + "/secret"
+	// DataImageFinalizer is what baremetal-operator puts on each DataImage of a host.
+	DataImageFinalizer = "dataimage.metal3.io"
 )
 
 // Names that discovery uses on hosts and reservations.

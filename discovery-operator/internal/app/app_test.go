@@ -97,19 +97,22 @@ func (w *testEnv) account() string {
 // grant gives the account the roles that the deployment gives it.
 func (w *testEnv) grant() {
 	w.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "discovery-operator", "role.yaml"))
+	deploy := filepath.Join("..", "..", "..", "deploy")
+	data, err := os.ReadFile(filepath.Join(deploy, "base", "discovery-operator", "role.yaml"))
+	require.NoError(w, err)
+	managing, err := os.ReadFile(filepath.Join(deploy, "components", "manage-hosts", "role.yaml"))
 	require.NoError(w, err)
 	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.system, Name: "discovery-operator"}}
-	for document := range strings.SplitSeq(string(data), "\n---\n") {
+	for document := range strings.SplitSeq(string(data)+"\n---\n"+string(managing), "\n---\n") {
 		switch {
 		case strings.Contains(document, "kind: ClusterRole"):
 			role := &rbacv1.ClusterRole{}
 			require.NoError(w, yaml.UnmarshalStrict([]byte(document), role))
-			role.Name = w.system
+			role.Name = strings.Replace(role.Name, "discovery-operator", w.system, 1)
 			require.NoError(w, w.Create(w.Context(), role))
 			require.NoError(w, w.Create(w.Context(), &rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: w.system}, Subjects: subject,
-				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.system},
+				ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subject,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 			}))
 		case strings.Contains(document, "kind: Role"):
 			role := &rbacv1.Role{}

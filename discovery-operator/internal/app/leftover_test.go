@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -42,6 +46,58 @@ func TestWhatAnotherOperatorWroteIntoAStatusGoes(t *testing.T) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
 		return h.ResourceVersion == version
 	}, 2*time.Second)
+}
+
+// TestFinalizersOfAnotherOperatorGoWithTheHost deletes a host for which baremetal-operator has put finalizers on a Secret with credentials, one with network data for the ramdisk,
+// and a DataImage. It takes them off itself where it runs.
+func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
+	w := newTestEnv(t)
+	_, h, _ := w.available()
+	require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), dataImages())))
+	image := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "metal3.io/v1alpha1", "kind": "DataImage",
+		"metadata": map[string]any{"namespace": h.Namespace, "name": h.Name, "finalizers": []any{"dataimage.metal3.io", "example.com/other"}},
+	}}
+	require.Eventually(t, func() bool { return w.Create(t.Context(), image) == nil }, patience, 100*time.Millisecond)
+	secret := func(name string) *corev1.Secret {
+		s := &corev1.Secret{Data: map[string][]byte{"username": []byte("admin"), "password": []byte("right")}}
+		s.Namespace, s.Name, s.Finalizers = h.Namespace, name, []string{"baremetalhost.metal3.io/secret"}
+		require.NoError(t, w.Create(t.Context(), s))
+		return s
+	}
+	bmc, network, other := secret("bmc"), secret("network"), secret("other")
+	w.patch(h, `{"spec":{"bmc":{"address":"redfish://192.0.2.1/redfish/v1/Systems/1","credentialsName":"bmc"},"preprovisioningNetworkDataName":"network"}}`)
+	w.is(h, "its credentials are accepted", func() bool { return h.Status.GoodCredentials.Reference != nil })
+	for _, o := range []client.Object{h, bmc, network, other, image} {
+		require.NoError(t, w.Delete(t.Context(), o)) // as the deletion of a namespace does
+	}
+	w.gone(h)
+	w.gone(bmc)
+	w.gone(network)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(image), image))
+	assert.Equal(t, []string{"example.com/other"}, image.GetFinalizers(), "what others wait for is theirs")
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(other), other), "a Secret of another host stays")
+	for _, o := range []client.Object{other, image} {
+		require.NoError(t, w.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	}
+}
+
+// dataImages is the definition of DataImages, as far as it matters here.
+func dataImages() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{
+			"name": "dataimages.metal3.io",
+		},
+		"spec": map[string]any{
+			"group": "metal3.io", "scope": "Namespaced",
+			"names": map[string]any{"kind": "DataImage", "listKind": "DataImageList", "plural": "dataimages", "singular": "dataimage"},
+			"versions": []any{map[string]any{
+				"name": "v1alpha1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}
 }
 
 // TestHardwareDataOfAnotherOperatorGoesWithItsHost deletes a host of which baremetal-operator made the HardwareData, with the finalizer that it takes off itself where it runs.

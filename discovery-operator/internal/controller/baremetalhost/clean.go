@@ -11,8 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -71,7 +69,7 @@ func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, i
 		}
 	}
 	if r.ManageHosts {
-		if err := releaseHardwareData(ctx, r.Live, r.Client, host); err != nil {
+		if err := (leaving{r, host}).leftovers(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -85,34 +83,6 @@ func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, i
 	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
 	err = wrap(err, "removing the finalizer of host %s", client.ObjectKeyFromObject(host))
 	return ctrl.Result{}, client.IgnoreNotFound(outcome.Pace(err, hoststate.BusyRetry))
-}
-
-// releaseHardwareData takes the finalizer of baremetal-operator off the HardwareData of a host that goes. That operator does so when it deletes a host, and does not run where
-// this one manages hosts: the object, which the host owns, would stay for ever, and so would its namespace.
-func releaseHardwareData(ctx context.Context, live client.Reader, c client.Client, host *metal3v1.BareMetalHost) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(metal3v1.GroupVersion.WithKind("HardwareDataList"))
-	err := live.List(ctx, list, client.InNamespace(host.Namespace), client.MatchingFields{"metadata.name": host.Name})
-	if meta.IsNoMatchError(err) { // the kind is not installed
-		return nil
-	} else if err != nil {
-		return wrap(err, "looking for the HardwareData of host %s", client.ObjectKeyFromObject(host))
-	}
-	for i := range list.Items {
-		data := &list.Items[i]
-		data.SetGroupVersionKind(metal3v1.GroupVersion.WithKind("HardwareData"))
-		before := data.DeepCopy()
-		if !controllerutil.RemoveFinalizer(data, metal3v1.HardwareDataFinalizer) {
-			continue
-		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		// The operator caches no HardwareData.
-		err := c.Patch(ctx, data, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
-		if client.IgnoreNotFound(err) != nil {
-			return wrap(err, "removing the finalizer of the HardwareData of host %s", client.ObjectKeyFromObject(host))
-		}
-	}
-	return nil
 }
 
 // deleteNode removes the node of a deleted host. It returns true when the node has to stay.
