@@ -32,8 +32,8 @@ func (m crashing) EnrolNode(ctx context.Context, name string, a hoststate.Access
 	return uuid, err
 }
 
-func (m crashing) SetDriver(ctx context.Context, uuid, driver string) error {
-	return m.Call(func() error { return m.Manager.SetDriver(ctx, uuid, driver) })
+func (m crashing) SetDriver(ctx context.Context, uuid, driver string, boot ...string) error {
+	return m.Call(func() error { return m.Manager.SetDriver(ctx, uuid, driver, boot...) })
 }
 
 func (m crashing) DeleteNode(ctx context.Context, uuid string) error {

@@ -28,7 +28,7 @@ type rig struct {
 }
 
 type changer interface {
-	SetDriver(ctx context.Context, uuid, driver string) error
+	SetDriver(ctx context.Context, uuid, driver string, boot ...string) error
 	DeleteNode(ctx context.Context, uuid string) error
 }
 

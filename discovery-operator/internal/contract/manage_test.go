@@ -284,8 +284,29 @@ func managing(t *testing.T, r rack) {
 		assert.NotContains(t, n.Info, "ipmi_port")
 		assert.Equal(t, "OPERATOR", n.Info["ipmi_priv_level"], "what an administrator may have set stays")
 		write("redfish://192.0.2.9/redfish/v1/Systems/2")
-		assert.NotContains(t, write("redfish://192.0.2.9").Info, "redfish_system_id")
-		n = r.settled(ctx, t, uuid)
+		n = write("redfish://192.0.2.9")
+		assert.NotContains(t, n.Info, "redfish_system_id")
+		assert.Equal(t, "ipxe", n.Boot)
+	})
+	t.Run("a node boots as the address says", func(t *testing.T) {
+		write := func(address string) hoststate.Node {
+			a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: address}, "admin", "x")
+			require.NoError(t, err)
+			n := r.settled(ctx, t, uuid)
+			ask(t, func() error { return r.Write(ctx, n, "ns~host", a) })
+			return r.settled(ctx, t, uuid)
+		}
+		for _, before := range []string{"redfish://192.0.2.9", "ipmi://192.0.2.9"} {
+			write(before)
+			assert.Equal(t, "redfish-virtual-media", write("redfish-virtualmedia://192.0.2.9/redfish/v1/Systems/1").Boot, "after %s", before)
+		}
+		ask(t, func() error { return r.SetDriver(ctx, uuid, "ipmi") })
+		ask(t, func() error { return r.SetDriver(ctx, uuid, "redfish", "redfish-virtual-media") })
+		assert.Equal(t, "redfish-virtual-media", r.settled(ctx, t, uuid).Boot, "after a hand-over, too")
+		ask(t, func() error { return r.SetDriver(ctx, uuid, "ipmi") })
+		ask(t, func() error { return r.SetDriver(ctx, uuid, "redfish") })
+		n := r.settled(ctx, t, uuid)
+		assert.Equal(t, "ipxe", n.Boot)
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "wrong")) })
 	})
 	t.Run("a wrong password is refused by the management controller", func(t *testing.T) {

@@ -38,6 +38,7 @@ const (
 // managed is what a rack knows of a machine that an operator manages.
 type managed struct {
 	info        map[string]string
+	boot        string
 	password    string
 	power       string
 	target      string
@@ -73,7 +74,7 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	out := hoststate.Node{
 		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
 		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
-		Inspector: "agent", Inspected: n.inspected, Deployment: masked(n.deployInfo), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
+		Boot: n.boot, Inspector: "agent", Inspected: n.inspected, Deployment: masked(n.deployInfo), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
 		Maintenance: n.maintenance,
 	}
 	n.settle()
@@ -250,6 +251,9 @@ func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hos
 	}
 	if n.info == nil {
 		n.info = map[string]string{}
+	}
+	if n.Driver != a.Driver || len(a.Boot) > 0 && !slices.Contains(a.Boot, n.boot) {
+		n.boot = first(a.Boot)
 	}
 	n.Name, n.Driver, n.password, n.powerBy = name, a.Driver, a.Password, a.PowerBy
 	delete(n.info, a.Surplus(hoststate.Node{Info: n.info}))

@@ -218,8 +218,8 @@ func (r *Rack) change(id string) (int, error) {
 	return i, nil
 }
 
-// SetDriver switches the driver of a node.
-func (r *Rack) SetDriver(_ context.Context, id, driver string) error {
+// SetDriver switches the driver of a node, and its boot interface.
+func (r *Rack) SetDriver(_ context.Context, id, driver string, boot ...string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, err := r.change(id)
@@ -230,8 +230,16 @@ func (r *Rack) SetDriver(_ context.Context, id, driver string) error {
 	if !slices.Contains(drivers, driver) || n.report != nil && strings.Contains(n.report.Hardware.Hostname, MarkStuck) {
 		return inventory.Failf(inventory.ProblemRefused, "driver %s is not enabled", driver)
 	}
-	n.Driver = driver
+	n.Driver, n.boot = driver, first(boot)
 	return nil
+}
+
+// first is the boot interface that the rack chooses among those that are asked for, from the network where there is none.
+func first(boot []string) string {
+	if len(boot) == 0 {
+		return "ipxe"
+	}
+	return boot[0]
 }
 
 // DeleteNode removes a node.

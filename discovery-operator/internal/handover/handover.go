@@ -33,6 +33,8 @@ type Wait struct{ Reason, Message string }
 // Switch says that the node gets the driver of the host's management controller, and the host is released after that.
 type Switch struct {
 	Node, Driver string
+	// Boot are the boot interfaces that the address asks for, empty for the driver's own choice.
+	Boot []string
 	// Secret in the namespace of the host has to exist.
 	Secret string
 }
@@ -57,14 +59,29 @@ var drivers = map[string]string{
 
 // Driver returns Ironic's driver for the address of a management controller; false when there is none.
 func Driver(address string) (string, bool) {
-	scheme, _, found := strings.Cut(address, "://")
-	if !found {
-		scheme = ""
-	}
-	scheme, _, _ = strings.Cut(strings.ToLower(scheme), "+")
-	driver, ok := drivers[scheme]
+	driver, ok := drivers[scheme(address)]
 	return driver, ok
 }
+
+// boots are Ironic's boot interfaces, the preferred ones first, by the scheme of an address that says how the machine boots. Without one of them the machine boots from the
+// network, as the driver does by itself.
+var boots = map[string][]string{
+	"redfish-virtualmedia": {"redfish-virtual-media"}, "ilo5-virtualmedia": {"redfish-virtual-media"},
+	"idrac-virtualmedia": {"idrac-redfish-virtual-media", "redfish-virtual-media"}, "redfish-uefihttp": {"redfish-https"},
+}
+
+// scheme is that of the address of a management controller, without +http and +https.
+func scheme(address string) string {
+	scheme, _, found := strings.Cut(address, "://")
+	if !found {
+		return ""
+	}
+	scheme, _, _ = strings.Cut(strings.ToLower(scheme), "+")
+	return scheme
+}
+
+// Boot returns Ironic's boot interfaces that the address of a management controller asks for, one of which will do; none where the driver chooses.
+func Boot(address string) []string { return boots[scheme(address)] }
 
 // nodeOf is the node that is recorded for a host.
 func nodeOf(h *metal3v1.BareMetalHost) string {
@@ -143,7 +160,7 @@ func Next(h *metal3v1.BareMetalHost) Step {
 		scheme, _, _ := strings.Cut(h.Spec.BMC.Address, "://")
 		return Wait{metal3v1.ReasonBMCUnsupported, fmt.Sprintf("No driver is known for the scheme %q of spec.bmc.address.", scheme)}
 	}
-	return Switch{Node: nodeOf(h), Driver: driver, Secret: h.Spec.BMC.CredentialsName}
+	return Switch{Node: nodeOf(h), Driver: driver, Boot: Boot(h.Spec.BMC.Address), Secret: h.Spec.BMC.CredentialsName}
 }
 
 // Ready says whether a node, as it was read back, may be handed over with a host; if not, why.

@@ -57,6 +57,8 @@ func TestNext(t *testing.T) {
 		"an approved host with a bare address": {change: func(x *h) {
 			x.Labels[metal3v1.ApprovalLabel], x.Annotations[metal3v1.ApprovedAnnotation], x.Spec.BMC.Address = "pending", "true", "192.0.2.1"
 		}, want: handover.Switch{Node: uuid, Driver: "ipmi", Secret: "secret"}},
+		"an address that boots virtual media": {change: func(x *h) { x.Spec.BMC.Address = "redfish-virtualmedia+http://192.0.2.1/x" },
+			want: handover.Switch{Node: uuid, Driver: "redfish", Boot: []string{"redfish-virtual-media"}, Secret: "secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := host()

@@ -22,6 +22,8 @@ type Access struct {
 	// PasswordKey is the key of the password in driver_info.
 	// Both are empty where there is no password.
 	PasswordKey, Password string
+	// Boot are boot interfaces, one of which the node has to have; none for the driver's own choice.
+	Boot []string
 	// PowerBy is the power interface of the node, empty for the driver's own choice.
 	PowerBy string
 }
@@ -48,7 +50,7 @@ func AccessTo(bmc metal3v1.BMCDetails, username, password string) (Access, error
 	if _, suffix, _ := strings.Cut(u.Scheme, "+"); suffix == "http" {
 		transport = "http"
 	}
-	a := Access{Driver: driver, PasswordKey: "redfish_password", Password: password, Info: map[string]string{
+	a := Access{Driver: driver, Boot: handover.Boot(bmc.Address), PasswordKey: "redfish_password", Password: password, Info: map[string]string{
 		"redfish_address": transport + "://" + u.Host, "redfish_username": username,
 		"redfish_verify_ca": map[bool]string{true: "False", false: "True"}[bmc.DisableCertificateVerification],
 	}}

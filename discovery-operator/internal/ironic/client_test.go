@@ -385,6 +385,45 @@ func TestANodeGetsItsRamdiskBeforeAnInspection(t *testing.T) {
 	}
 }
 
+func TestANodeBootsAsItsAddressSays(t *testing.T) {
+	const media = `{"op":"add","path":"/boot_interface","value":"redfish-virtual-media"}`
+	for name, c := range map[string]struct {
+		address string
+		node    hoststate.Node
+		enabled string
+		media   bool
+		fails   error
+	}{
+		"as virtual media":                           {"redfish-virtualmedia://h", hoststate.Node{State: "enroll", Boot: "ipxe"}, `"ipxe","redfish-virtual-media"`, true, nil},
+		"as virtual media of Dell's":                 {"idrac-virtualmedia://h", hoststate.Node{State: "manageable", Boot: "ipxe"}, `"redfish-virtual-media"`, true, nil},
+		"as it does already":                         {"ilo5-virtualmedia://h", hoststate.Node{State: "available", Boot: "redfish-virtual-media"}, ``, false, nil},
+		"from the network":                           {"redfish://h", hoststate.Node{State: "enroll", Boot: "ipxe"}, `"redfish-virtual-media"`, false, nil},
+		"as an administrator says":                   {"redfish://h", hoststate.Node{State: "enroll", Boot: "redfish-virtual-media"}, `"ipxe"`, false, nil},
+		"as it did where Ironic changes nothing":     {"redfish-virtualmedia://h", hoststate.Node{State: "active", Boot: "ipxe"}, `"redfish-virtual-media"`, false, nil},
+		"not where Ironic cannot have it boot there": {"redfish-uefihttp://h", hoststate.Node{State: "enroll", Boot: "ipxe"}, `"ipxe"`, false, inventory.ErrRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "1.96")
+			s.mux.HandleFunc("GET /v1/drivers/", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprintf(w, `{"enabled_boot_interfaces":[%s]}`, c.enabled)
+			})
+			patch := ""
+			s.mux.HandleFunc("PATCH /v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				patch = string(body)
+				_, _ = w.Write([]byte(`{}`))
+			})
+			a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: c.address}, "u", "p")
+			require.NoError(t, err)
+			c.node.UUID, c.node.Driver = "u", a.Driver
+			require.ErrorIs(t, s.client(t).Write(t.Context(), c.node, "ns~h", a), c.fails)
+			assert.Equal(t, c.media, strings.Contains(patch, media), patch)
+			assert.Equal(t, c.media, strings.Contains(patch, "boot_interface"), patch)
+		})
+	}
+}
+
 func TestANodeThatIsItsOwnParentCanBeSwitched(t *testing.T) {
 	const untie = `[{"op":"remove","path":"/parent_node"},{"op":"add","path":"/driver_info/has_dedicated_power_supply","value":true}]`
 	for name, c := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 type interfaces struct {
 	Inspect []string `json:"enabled_inspect_interfaces"`
 	Deploy  []string `json:"enabled_deploy_interfaces"`
+	Boot    []string `json:"enabled_boot_interfaces"`
 }
 
 // interfacesOf asks which interfaces of a driver are enabled. It fails with ErrRefused when the driver is not.

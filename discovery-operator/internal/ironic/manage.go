@@ -218,8 +218,8 @@ func infos(n hoststate.Node, want map[string]string) (patch []change) {
 }
 
 // Write gives a node the name of its host, and driver and credentials of its management controller. Settings that are not of its address are kept; the
-// interfaces are reset to the defaults of the driver when that changes. It fails with ErrBusy while Ironic works on the node, and
-// with ErrRefused when the driver is not enabled.
+// interfaces are reset to the defaults of the driver when that changes. A boot interface that the address asks for is set where Ironic changes interfaces. It fails with
+// ErrBusy while Ironic works on the node, and with ErrRefused when the driver, or the boot interface, is not enabled.
 func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
 	patch, query := []change{}, ""
 	if n.Driver != a.Driver {
@@ -227,6 +227,13 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	}
 	if n.Name != name {
 		patch = append(patch, change{"add", "/name", name})
+	}
+	if n.Driver != a.Driver || interfacesChange(n.State) && !slices.Contains(a.Boot, n.Boot) {
+		booting, err := c.booting(ctx, a.Driver, a.Boot)
+		if err != nil {
+			return err
+		}
+		patch = append(patch, booting...)
 	}
 	patch = append(patch, infos(n, a.Info)...)
 	if key := a.Surplus(n); key != "" {
@@ -239,6 +246,28 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 		patch = append(patch, change{"add", "/power_interface", a.PowerBy})
 	}
 	return c.without(a, c.patch(ctx, updateNode, n.UUID, query, patch))
+}
+
+// interfacesChange reports whether Ironic changes interfaces of a node in a state.
+func interfacesChange(state string) bool {
+	return state == inventory.NodeEnroll || state == inventory.NodeManageable || state == inventory.NodeAvailable
+}
+
+// booting is the change that gives a node one of the boot interfaces that are asked for. It fails with ErrRefused when its driver has none of them enabled.
+func (c *Client) booting(ctx context.Context, driver string, boot []string) ([]change, error) {
+	if len(boot) == 0 {
+		return nil, nil
+	}
+	enabled, err := c.interfacesOf(ctx, driver)
+	if err != nil {
+		return nil, err
+	}
+	for _, wanted := range boot {
+		if slices.Contains(enabled.Boot, wanted) {
+			return []change{{"add", "/boot_interface", wanted}}, nil
+		}
+	}
+	return nil, inventory.Failf(inventory.ProblemRefused, "Ironic has not enabled the boot interface %s for driver %s, which spec.bmc.address asks for", boot[0], driver)
 }
 
 // SetProvision asks for a change of the provision state: manage, abort, deleted. It fails with ErrBusy while Ironic works on the node.

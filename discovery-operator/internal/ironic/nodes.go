@@ -206,10 +206,15 @@ func (c *Client) Report(ctx context.Context, uuid string) (*inventory.Report, er
 	return report, nil
 }
 
-// SetDriver switches the driver of a node and resets its interfaces to the defaults of that driver. It fails with ErrBusy
-// while Ironic works on the node, and with ErrRefused when the driver is not enabled.
-func (c *Client) SetDriver(ctx context.Context, uuid, driver string) error {
-	return c.patch(ctx, "set_driver", uuid, "?reset_interfaces=True", []change{{"replace", "/driver", driver}})
+// SetDriver switches the driver of a node and resets its interfaces to the defaults of that driver, but for the boot interface where one is asked for. It fails with
+// ErrBusy while Ironic works on the node, and with ErrRefused when the driver, or all these boot interfaces, are not enabled.
+func (c *Client) SetDriver(ctx context.Context, uuid, driver string, boot ...string) error {
+	patch := []change{{"replace", "/driver", driver}}
+	booting, err := c.booting(ctx, driver, boot)
+	if err != nil {
+		return err
+	}
+	return c.patch(ctx, "set_driver", uuid, "?reset_interfaces=True", append(patch, booting...))
 }
 
 // DeleteNode removes a node with its ports and inventory. It fails with ErrNotFound when the node is gone already, and with

@@ -35,7 +35,7 @@ type Provisioner interface {
 	Enter(ctx context.Context) error
 	Node(ctx context.Context, uuid string) (inventory.Node, error)
 	PortsOf(ctx context.Context, node string) ([]inventory.Port, error)
-	SetDriver(ctx context.Context, uuid, driver string) error
+	SetDriver(ctx context.Context, uuid, driver string, boot ...string) error
 	DeleteNode(ctx context.Context, uuid string) error
 }
 

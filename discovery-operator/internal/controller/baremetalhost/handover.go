@@ -80,7 +80,7 @@ func (r *Reconciler) switched(ctx context.Context, p Provisioner, host *metal3v1
 	if why, err = r.claim(ctx, p, host, node); why != "" || err != nil || node.Driver == s.Driver {
 		return node, why, err
 	}
-	if err := p.SetDriver(ctx, s.Node, s.Driver); err != nil {
+	if err := p.SetDriver(ctx, s.Node, s.Driver, s.Boot...); err != nil {
 		return node, "", wrap(err, "switching node %s to driver %s", s.Node, s.Driver)
 	}
 	node, err = p.Node(ctx, s.Node)
