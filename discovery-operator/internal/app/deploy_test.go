@@ -62,10 +62,12 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 		assert.NotNil(t, h.Status.OperationHistory.Deprovision.End)
 	})
 	t.Run("it can be used again, with an image whose URL holds a token that Ironic masks, and be deleted while it is used", func(t *testing.T) {
+		w.patch(h, `{"spec":{"networkData":null,"preprovisioningNetworkDataName":"network"}}`)
 		w.patch(h, strings.Replace(withImage, "a.qcow2", "a.qcow2?token=hush", 1))
 		w.reaches(h, metal3v1.StateProvisioned)
-		deployments, _, _ := w.rack.Deployed(uuid)
+		deployments, _, config := w.rack.Deployed(uuid)
 		assert.Equal(t, 2, deployments)
+		assert.JSONEq(t, `{"links":[]}`, string(config.NetworkData), "of the ramdisk, where the system has none of its own")
 		require.NoError(t, w.Delete(t.Context(), h))
 		w.restarts(uuid)
 		w.gone(h)

@@ -38,7 +38,7 @@ func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMet
 		into  *string
 	}{
 		{host.Spec.UserData, "userData", &texts.UserData},
-		{host.Spec.NetworkData, "networkData", &texts.NetworkData},
+		{networkData(host), "networkData", &texts.NetworkData},
 		{host.Spec.MetaData, "metaData", &texts.MetaData},
 	} {
 		text, err := configText(ctx, live, host, part.ref, part.field)
@@ -52,6 +52,14 @@ func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMet
 		return config, fmt.Errorf("%w: %w", hoststate.ErrConfig, err)
 	}
 	return config, nil
+}
+
+// networkData names the Secret with the network data of a system: without one of its own it has the network of the ramdisk.
+func networkData(host *metal3v1.BareMetalHost) *corev1.SecretReference {
+	if name := host.Spec.PreprovisioningNetworkDataName; host.Spec.NetworkData == nil && name != "" {
+		return &corev1.SecretReference{Name: name}
+	}
+	return host.Spec.NetworkData
 }
 
 // configText reads one Secret: the key that is named for the field, or "value".
@@ -73,6 +81,9 @@ func configText(ctx context.Context, live client.Reader, host *metal3v1.BareMeta
 		if text, ok := secret.Data[key]; ok {
 			return string(text), nil
 		}
+	}
+	if field == "networkData" && host.Spec.NetworkData == nil { // it is in another form, which only ramdisks read
+		return "", nil
 	}
 	return "", fmt.Errorf("%w: the Secret %s has neither the key %s nor value", hoststate.ErrConfig, ref.Name, field)
 }
