@@ -116,6 +116,7 @@ const (
 	ReasonDriverSwitching       = "DriverSwitching"
 	ReasonNodeNotFound          = "NodeNotFound"
 	ReasonNodeMoved             = "NodeMoved"
+	ReasonStatusNotRestored     = "StatusNotRestored"
 	// ReasonNodeNotReserved says that no reservation gives the host the node that it names.
 	ReasonNodeNotReserved = "NodeNotReserved"
 	ReasonHandedOver      = "HandedOver"

@@ -54,4 +54,25 @@ func TestAStatusMovesWithItsHost(t *testing.T) {
 		w.is(odd, "the host begins its life", func() bool { return odd.HasStatus() })
 		assert.NotEmpty(t, odd.Annotations[metal3v1.StatusAnnotation])
 	})
+	t.Run("a host in use waits for an annotation that can be used: it would be deployed over what its machine runs", func(t *testing.T) {
+		odd := w.register("used", 3, func(h *metal3v1.BareMetalHost) {
+			h.Spec.Online, h.Spec.Image = true, &metal3v1.Image{URL: "http://images/a.qcow2", Checksum: sum, ChecksumType: "sha256"}
+			h.Annotations = map[string]string{metal3v1.StatusAnnotation: `{"operationalStatus":"OK","provisioning":{"state":"provisioned","colour":"red"}}`}
+		})
+		c := w.says(odd, metal3v1.ConditionReady, metal3v1.ReasonStatusNotRestored)
+		assert.Contains(t, c.Message, "colour")
+		w.stays("it does not begin its life", func() bool {
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(odd), odd))
+			return !odd.HasStatus() && odd.Status.Provisioning.State == metal3v1.StateNone && len(odd.Finalizers) == 0
+		}, 2*time.Second)
+		data := &metal3v1.HardwareData{Spec: metal3v1.HardwareDataSpec{HardwareDetails: &metal3v1.HardwareDetails{Hostname: "moved"}}}
+		data.Namespace, data.Name = odd.Namespace, odd.Name
+		require.NoError(t, w.Create(t.Context(), data))
+		w.patch(odd, `{"metadata":{"annotations":{"baremetalhost.metal3.io/status":"{\"operationalStatus\":\"OK\",\"provisioning\":{\"state\":\"provisioned\",\"image\":{\"url\":\"http://images/a.qcow2\"}}}"}}}`)
+		w.is(odd, "it goes on once the annotation is corrected", func() bool {
+			return odd.Status.Provisioning.State == metal3v1.StateProvisioned && odd.Status.ErrorType == "" && odd.Status.ErrorMessage == "" && odd.Annotations[metal3v1.StatusAnnotation] == ""
+		})
+		require.NotNil(t, odd.Status.HardwareDetails, "what Cluster API's provider leaves out of the annotation is in HardwareData")
+		assert.Equal(t, "moved", odd.Status.HardwareDetails.Hostname)
+	})
 }

@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
@@ -25,21 +27,27 @@ func (r *Reconciler) restore(ctx context.Context, host *metal3v1.BareMetalHost) 
 	if !ok || host.DeletionTimestamp != nil {
 		return false, nil
 	}
-	if host.HasStatus() {
-		if decodeStatus(text, metal3v1ac.BareMetalHostStatus()) != nil { // an event said so before the host had a status
-			return false, nil //nolint:nilerr // as an event said
+	status, err := decodeStatus(text)
+	switch {
+	case err != nil && host.HasStatus(): // an event said so before the host had a status
+		return false, nil
+	case err != nil:
+		return unusable(ctx, r, host, err)
+	case !host.HasStatus():
+		if status.HardwareDetails == nil {
+			if status.HardwareDetails, err = hardwareData(ctx, r.Live, host); err != nil {
+				return false, err
+			}
 		}
-	} else {
-		status := metal3v1ac.BareMetalHostStatus()
-		if err := decodeStatus(text, status); err != nil {
-			return r.unusable(host, err), nil
+		status.LastUpdated = new(metav1.NewTime(r.Now()))
+		whole := metal3v1ac.BareMetalHostStatus()
+		if err := convert(status, whole); err != nil {
+			return false, err
 		}
-		status.WithLastUpdated(metav1.NewTime(r.Now()))
-		object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithStatus(status)
-		err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/restored"), client.ForceOwnership)
+		err := restored(ctx, r.Client, host, whole)
 		switch {
 		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-			return r.unusable(host, err), nil
+			return unusable(ctx, r, host, err)
 		case err != nil:
 			return false, client.IgnoreNotFound(wrap(err, "restoring the status of host %s", client.ObjectKeyFromObject(host)))
 		}
@@ -50,27 +58,62 @@ func (r *Reconciler) restore(ctx context.Context, host *metal3v1.BareMetalHost) 
 	return true, client.IgnoreNotFound(wrap(err, "removing the annotation %s of host %s", metal3v1.StatusAnnotation, client.ObjectKeyFromObject(host)))
 }
 
-func (r *Reconciler) unusable(host *metal3v1.BareMetalHost, why error) (changed bool) {
+// restored writes a status that was not this host's before.
+func restored(ctx context.Context, c client.Client, host *metal3v1.BareMetalHost, status *metal3v1ac.BareMetalHostStatusApplyConfiguration) error {
+	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithStatus(status)
+	return c.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/restored"), client.ForceOwnership)
+}
+
+// unusable says why an annotation is not used. A host that is in use waits for another one, or for its removal: the life of a host without status begins with a deployment
+// of its image, which may be what its machine runs.
+func unusable(ctx context.Context, r *Reconciler, host *metal3v1.BareMetalHost, why error) (waits bool, err error) {
 	r.Events.Eventf(host, nil, corev1.EventTypeWarning, "InvalidAnnotationValue", "Manage", "The annotation %s is not used: %s", metal3v1.StatusAnnotation, why)
-	return false
+	if !host.InUse() {
+		return false, nil
+	}
+	message := fmt.Sprintf("The annotation %s is not used: %s. Correct it. Remove it only where the machine may be deployed anew, which overwrites its disk.",
+		metal3v1.StatusAnnotation, strings.TrimRight(why.Error(), "."))
+	ready := metav1ac.Condition().WithType(metal3v1.ConditionReady).WithStatus(metav1.ConditionFalse).WithReason(metal3v1.ReasonStatusNotRestored).
+		WithMessage(message).WithObservedGeneration(host.Generation).WithLastTransitionTime(metav1.NewTime(r.Now()))
+	if c := meta.FindStatusCondition(host.Status.Conditions, metal3v1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+		ready.WithLastTransitionTime(c.LastTransitionTime)
+	}
+	err = restored(ctx, r.Client, host, metal3v1ac.BareMetalHostStatus().WithOperationalStatus(metal3v1.OperationalStatusError).
+		WithErrorType(metal3v1.RegistrationError).WithErrorMessage(message).WithErrorCount(1).WithPoweredOn(false).WithProvisioningFailCount(0).
+		WithProvisioning(metal3v1ac.ProvisionStatus().WithState(metal3v1.StateNone).WithID("")).WithConditions(ready))
+	return true, client.IgnoreNotFound(wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(host)))
 }
 
 // decodeStatus reads a whole status, in which nothing may be that a status does not have.
-func decodeStatus(text string, into *metal3v1ac.BareMetalHostStatusApplyConfiguration) error {
+func decodeStatus(text string) (*metal3v1.BareMetalHostStatus, error) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var whole metal3v1.BareMetalHostStatus
-	if err := decoder.Decode(&whole); err != nil {
-		return fmt.Errorf("reading the status: %w", err)
+	whole := &metal3v1.BareMetalHostStatus{}
+	if err := decoder.Decode(whole); err != nil {
+		return nil, fmt.Errorf("reading the status: %w", err)
 	}
-	data, err := json.Marshal(whole) // with what is required, also where the text left it out
-	if err != nil {
-		return fmt.Errorf("reading the status: %w", err)
+	return whole, nil
+}
+
+// convert reads a status for an apply, with what is required, also where an annotation left it out.
+func convert(status *metal3v1.BareMetalHostStatus, into *metal3v1ac.BareMetalHostStatusApplyConfiguration) error {
+	data, err := json.Marshal(status)
+	if err == nil {
+		err = json.Unmarshal(data, into)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("reading the status: %w", err)
+	return wrap(err, "reading the status")
+}
+
+// hardwareData is the hardware of a host in its HardwareData, nil where there is none: the provider of Cluster API leaves the hardware out of the annotation, and moves HardwareData.
+func hardwareData(ctx context.Context, live client.Reader, host *metal3v1.BareMetalHost) (*metal3v1.HardwareDetails, error) {
+	var list metal3v1.HardwareDataList
+	err := live.List(ctx, &list, client.InNamespace(host.Namespace), client.MatchingFields{"metadata.name": host.Name})
+	if meta.IsNoMatchError(err) || err == nil && len(list.Items) == 0 {
+		return nil, nil
+	} else if err != nil {
+		return nil, wrap(err, "looking for the HardwareData of host %s", client.ObjectKeyFromObject(host))
 	}
-	return nil
+	return list.Items[0].Spec.HardwareDetails, nil
 }
 
 // give writes the status of a host that a user paused into its annotation, so that the host can be moved with it. While the host is paused
