@@ -467,6 +467,31 @@ func TestNetworkDataWaitsForItsCluster(t *testing.T) {
 	w.gone(foreign)
 }
 
+// TestOwnersAreNamedInTheVersionThatIsServed has objects that were made when Clusters had another version: the garbage collector cannot find an owner in a version that is gone.
+func TestOwnersAreNamedInTheVersionThatIsServed(t *testing.T) {
+	w := newDataTestEnv(t)
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	cluster := w.cluster("c", false)
+	former := []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1alpha4", Kind: "Cluster", Name: "c", UID: cluster.GetUID()}}
+	pool := &ipamv1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p", OwnerReferences: former},
+		Spec:       ipamv1.IPPoolSpec{NamePrefix: "p", ClusterName: new("c"), Pools: []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")}},
+	}
+	template := &infrav1.Metal3DataTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "t", OwnerReferences: former},
+		Spec:       infrav1.Metal3DataTemplateSpec{ClusterName: "c"},
+	}
+	require.NoError(t, w.user.Create(t.Context(), pool))
+	require.NoError(t, w.user.Create(t.Context(), template))
+	w.dataOperator(nil)
+	for _, obj := range []client.Object{pool, template} {
+		w.eventually(obj.GetName()+" names its owner in the former version", func() bool {
+			return w.get(obj) && len(obj.GetOwnerReferences()) == 1 && obj.GetOwnerReferences()[0].APIVersion == "cluster.x-k8s.io/v1beta1"
+		})
+		assert.Equal(t, cluster.GetUID(), obj.GetOwnerReferences()[0].UID)
+	}
+}
+
 // TestADeathAtAnyWriteOfNetworkDataHeals lets the operator die after each of its writes, and starts it again: every claim has one index,
 // and nothing is left over in the end.
 func TestADeathAtAnyWriteOfNetworkDataHeals(t *testing.T) {

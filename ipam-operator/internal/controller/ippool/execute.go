@@ -68,13 +68,16 @@ func belongTo(pool *ipamv1.IPPool, o observation) {
 	owner := metav1.OwnerReference{
 		APIVersion: o.cluster.GetAPIVersion(), Kind: o.cluster.GetKind(), Name: o.cluster.GetName(), UID: o.cluster.GetUID(),
 	}
-	if !slices.ContainsFunc(pool.OwnerReferences, func(known metav1.OwnerReference) bool { return known.UID == owner.UID }) {
-		// One of an earlier life of the Cluster would stop the garbage collector from ever being done with it.
-		pool.OwnerReferences = slices.DeleteFunc(slices.Clone(pool.OwnerReferences), func(known metav1.OwnerReference) bool {
-			return known.Kind == owner.Kind && known.Name == owner.Name
-		})
-		pool.OwnerReferences = append(pool.OwnerReferences, owner)
+	if at := slices.IndexFunc(pool.OwnerReferences, func(known metav1.OwnerReference) bool { return known.UID == owner.UID }); at >= 0 {
+		// The garbage collector cannot find an owner in a version that the API server does not serve any more.
+		pool.OwnerReferences[at].APIVersion = owner.APIVersion
+		return
 	}
+	// One of an earlier life of the Cluster would stop the garbage collector from ever being done with it.
+	pool.OwnerReferences = slices.DeleteFunc(slices.Clone(pool.OwnerReferences), func(known metav1.OwnerReference) bool {
+		return known.Kind == owner.Kind && known.Name == owner.Name
+	})
+	pool.OwnerReferences = append(pool.OwnerReferences, owner)
 }
 
 // report writes the status, unless it is right.

@@ -138,13 +138,16 @@ func (r *Reconciler) belongToCluster(ctx context.Context, template *infrav1.Meta
 	if err != nil || cluster == nil {
 		return err
 	}
-	if !slices.ContainsFunc(template.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == cluster.GetUID() }) {
-		// One of an earlier life of the Cluster would stop the garbage collector from ever being done with it.
-		template.OwnerReferences = slices.DeleteFunc(slices.Clone(template.OwnerReferences), func(o metav1.OwnerReference) bool {
-			return o.Kind == cluster.GetKind() && o.Name == cluster.GetName()
-		})
-		template.OwnerReferences = append(template.OwnerReferences, ownerOf(cluster))
+	if at := slices.IndexFunc(template.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == cluster.GetUID() }); at >= 0 {
+		// The garbage collector cannot find an owner in a version that the API server does not serve any more.
+		template.OwnerReferences[at].APIVersion = cluster.GetAPIVersion()
+		return nil
 	}
+	// One of an earlier life of the Cluster would stop the garbage collector from ever being done with it.
+	template.OwnerReferences = slices.DeleteFunc(slices.Clone(template.OwnerReferences), func(o metav1.OwnerReference) bool {
+		return o.Kind == cluster.GetKind() && o.Name == cluster.GetName()
+	})
+	template.OwnerReferences = append(template.OwnerReferences, ownerOf(cluster))
 	return nil
 }
 
