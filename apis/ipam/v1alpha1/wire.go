@@ -43,6 +43,8 @@ const (
 	ClaimNamespaceLabel = "ipam.metal3.io/claim-namespace"
 	// ImportedFromLabel on a pool and on an address that is reserved is the provider whose pool was imported.
 	ImportedFromLabel = "ipam.metal3.io/imported-from"
+	// ImportedPoolAnnotation on a pool that was imported is the kind and the name of the pool that it was.
+	ImportedPoolAnnotation = "ipam.metal3.io/imported-pool"
 	// AddressNameLabel on a claim that the operator has made for another claim is the name of the address in spec.additionalAddresses of that one.
 	AddressNameLabel = "ipam.metal3.io/address-name"
 	// FormerAddressAnnotation on a claim is the address of a former claim of its name. The operator writes it before it takes that address over.

@@ -67,7 +67,10 @@ func Pool(source Source, namespace string) (*ipamv1.IPPool, error) {
 		return nil, fmt.Errorf("%s has the prefix 0: write the length of its network prefix into it first", source)
 	}
 	pool := &ipamv1.IPPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name, Labels: map[string]string{ipamv1.ImportedFromLabel: Provider}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: source.Name,
+			Labels: map[string]string{ipamv1.ImportedFromLabel: Provider}, Annotations: map[string]string{ipamv1.ImportedPoolAnnotation: source.String()},
+		},
 		Spec: ipamv1.IPPoolSpec{
 			NamePrefix: source.Name, Prefix: source.Spec.Prefix, AllocationStrategy: ipamv1.SequentialAllocation,
 			AllocateReservedAddresses: source.Spec.AllocateReservedIPAddresses, AddressReuseGracePeriodSeconds: source.Spec.AddressReuseGracePeriodSeconds,

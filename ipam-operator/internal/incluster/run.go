@@ -4,6 +4,7 @@
 package incluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +57,15 @@ func (i *Import) Run(ctx context.Context) error {
 		return i.say("there are no pools of the in-cluster provider to import")
 	}
 	var errs []error
+	made := map[types.NamespacedName]Source{}
 	for _, source := range sources {
-		errs = append(errs, i.pool(ctx, source))
+		into := types.NamespacedName{Namespace: cmp.Or(source.Namespace, i.GlobalInto), Name: source.Name}
+		if other, taken := made[into]; taken {
+			errs = append(errs, fmt.Errorf("%s cannot be imported: IPPool %s is that of %s; name another namespace with --global-into", source, into, other))
+			continue
+		}
+		made[into] = source
+		errs = append(errs, i.pool(ctx, source, into.Namespace))
 	}
 	return errors.Join(errs...)
 }
@@ -93,11 +101,7 @@ func (i *Import) sources(ctx context.Context) ([]Source, error) {
 }
 
 // pool imports one pool. The IPPool is paused until its addresses in use are reserved, so that it hands out none of them whenever this ends.
-func (i *Import) pool(ctx context.Context, source Source) error {
-	namespace := source.Namespace
-	if namespace == "" {
-		namespace = i.GlobalInto
-	}
+func (i *Import) pool(ctx context.Context, source Source, namespace string) error {
 	pool, err := Pool(source, namespace)
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func (i *Import) pool(ctx context.Context, source Source) error {
 	if err := i.isFree(ctx, pool); err != nil {
 		return err
 	}
-	pool.Annotations = map[string]string{ipamv1.PausedAnnotation: Provider}
+	pool.Annotations[ipamv1.PausedAnnotation] = Provider
 	if err := i.create(ctx, pool.DeepCopy(), fmt.Sprintf("IPPool %s/%s: hands out what %s did", pool.Namespace, pool.Name, source)); err != nil {
 		return err
 	}
@@ -150,7 +154,7 @@ func (i *Import) open(ctx context.Context, pool *ipamv1.IPPool) error {
 	return nil
 }
 
-// isFree reports an error where an IPPool of the name is there that was not imported.
+// isFree reports an error where an IPPool of the name is there that was not imported, or was another pool: the reservations of the one are not those of the other.
 func (i *Import) isFree(ctx context.Context, pool *ipamv1.IPPool) error {
 	known := &ipamv1.IPPool{}
 	err := i.Client.Get(ctx, client.ObjectKeyFromObject(pool), known)
@@ -161,6 +165,10 @@ func (i *Import) isFree(ctx context.Context, pool *ipamv1.IPPool) error {
 		return fmt.Errorf("reading IPPool %s: %w", client.ObjectKeyFromObject(pool), err)
 	case known.Labels[ipamv1.ImportedFromLabel] != Provider:
 		return fmt.Errorf("IPPool %s is there already and was not imported: rename one of the two", client.ObjectKeyFromObject(pool))
+	}
+	is, was := pool.Annotations[ipamv1.ImportedPoolAnnotation], known.Annotations[ipamv1.ImportedPoolAnnotation]
+	if was != "" && was != is { // without the annotation it was imported by an earlier version
+		return fmt.Errorf("%s cannot be imported: IPPool %s is that of %s; rename it, or name another namespace with --global-into", is, client.ObjectKeyFromObject(pool), was)
 	}
 	return nil
 }
@@ -217,14 +225,30 @@ func (i *Import) closeSource(ctx context.Context, source Source, used []Used) er
 	return nil
 }
 
-// reserve makes the addresses in use taken for the IPPool.
+// reserve makes the addresses in use taken for the IPPool. It names those that a claim of the IPPool has as well.
 func (i *Import) reserve(ctx context.Context, pool *ipamv1.IPPool, used []Used) error {
 	var errs []error
 	for _, u := range used {
 		reservation := Reservation(pool, u)
-		errs = append(errs, i.create(ctx, reservation, fmt.Sprintf("IPAddress %s/%s: reserves %s for %s %s", reservation.Namespace, reservation.Name, u.IP, claimKind, u.Claim)))
+		what := fmt.Sprintf("IPAddress %s/%s: reserves %s for %s %s", reservation.Namespace, reservation.Name, u.IP, claimKind, u.Claim)
+		errs = append(errs, i.create(ctx, reservation, what), i.isReserved(ctx, pool, u))
 	}
 	return errors.Join(errs...)
+}
+
+// isReserved reports an error where an address in use is that of a claim of the IPPool: both pools have handed it out. Such an IPAddress has a finalizer, and a reservation has none.
+func (i *Import) isReserved(ctx context.Context, pool *ipamv1.IPPool, used Used) error {
+	address, key := &ipamv1.IPAddress{}, client.ObjectKeyFromObject(Reservation(pool, used))
+	if err := i.Client.Get(ctx, key, address); apierrors.IsNotFound(err) {
+		return nil // as in a dry run
+	} else if err != nil {
+		return fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	if len(address.Finalizers) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is in use twice: by %s %s, and by %s %s of IPPool %s/%s; replace one of the two machines",
+		used.IP, claimKind, used.Claim, cmp.Or(address.Spec.Claim.Kind, ipamv1.IPClaimKind), address.ClaimKey(), pool.Namespace, pool.Name)
 }
 
 // prune removes the reservations of addresses that were given back. One that a claim of the IPPool has adopted has a finalizer by then and stays.
