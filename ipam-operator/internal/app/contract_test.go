@@ -166,9 +166,17 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 }
 
 // TestAddressesOfAFormerManagerOutliveTheirPool has a claim with an address that was made before there were locks, and a pool that is being deleted, or is gone, when the operator starts.
+// The address may have been deleted by hand: its finalizer keeps it.
 func TestAddressesOfAFormerManagerOutliveTheirPool(t *testing.T) {
-	for name, isThere := range map[string]bool{"being deleted": true, "gone": false} {
+	for name, given := range map[string]struct{ poolIsThere, poolIsDeleted, addressIsDeleted bool }{
+		"the pool is being deleted":                         {true, true, false},
+		"the pool is being deleted with its addresses":      {true, true, true},
+		"the pool is gone":                                  {false, true, false},
+		"the pool is gone and the address is being deleted": {false, true, true},
+		"the address is being deleted":                      {true, false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
+			isThere := given.poolIsThere
 			w := newTestEnv(t)
 			w.installContract()
 			pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")} })
@@ -191,7 +199,12 @@ func TestAddressesOfAFormerManagerOutliveTheirPool(t *testing.T) {
 			before := claim.DeepCopy()
 			claim.Object["status"] = map[string]any{"addressRef": map[string]any{"name": "p-10-0-0-10"}}
 			require.NoError(t, w.user.Status().Patch(t.Context(), claim, client.MergeFrom(before)))
-			w.delete(pool)
+			if given.poolIsDeleted {
+				w.delete(pool)
+			}
+			if given.addressIsDeleted {
+				w.delete(address)
+			}
 
 			w.operator(nil)
 			w.pool("q", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.1.10", "10.0.1.11")} })
@@ -205,9 +218,11 @@ func TestAddressesOfAFormerManagerOutliveTheirPool(t *testing.T) {
 			require.True(t, w.get(claim))
 			ref, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
 			assert.Equal(t, "p-10-0-0-10", ref)
+			assert.True(t, w.get(address), "the address of a machine is given to others")
 
 			w.delete(claim)
 			w.delete(witness)
+			w.delete(pool)
 			for _, obj := range []client.Object{claim, address, pool} {
 				w.gone(obj)
 			}

@@ -25,6 +25,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
@@ -125,7 +126,8 @@ func (k *claims) read(ctx context.Context, reader client.Reader, key types.Names
 	return claim, nil
 }
 
-// addressOf is the address that the contract's own objects say a claim has; nil means none.
+// addressOf is the address that the contract's own objects say a claim has; nil means none. One that was deleted is the claim's for as long as its finalizer keeps it, unless a
+// mover took it away.
 func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(k.kinds.Address)
@@ -133,13 +135,19 @@ func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructu
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s %s: %w", ClaimKind, claim.GetName(), err)
 	}
+	var deleted *unstructured.Unstructured
 	for i := range list.Items {
 		address := &list.Items[i]
-		if _, ours := servedPool(address); ours && address.GetDeletionTimestamp().IsZero() && owns(claim, address) {
+		_, ours := servedPool(address)
+		switch {
+		case !ours || !owns(claim, address):
+		case address.GetDeletionTimestamp().IsZero():
 			return address, nil
+		case !capi.IsLeftBehind(address):
+			deleted = address
 		}
 	}
-	return nil, nil
+	return deleted, nil
 }
 
 // owns reports whether an address belongs to this claim and not to an earlier one of its name.
