@@ -17,11 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
 )
 
 // mark does what a mover does to an object before it deletes it.
@@ -174,6 +176,47 @@ func TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt(t *testing.T) {
 	list := &ipamv1.IPAddressList{}
 	require.NoError(t, w.user.List(t.Context(), list, client.InNamespace(w.namespace)))
 	assert.Len(t, list.Items, 2)
+}
+
+// TestAMovedClaimOfTheContractKeepsItsAddressBeforeTheWatchShowsIt is the same for claims of Cluster API that come from a cluster of the former manager, whose addresses have no locks.
+func TestAMovedClaimOfTheContractKeepsItsAddressBeforeTheWatchShowsIt(t *testing.T) {
+	w := newTestEnv(t)
+	w.installContract()
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	hide, show := w.operatorWithLateAddresses()
+	cluster := w.cluster("c", true)
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.200")}
+		s.ClusterName = new("c")
+	})
+	w.eventually("the pool is not seen", func() bool { return len(w.getPool("p").Finalizers) == 1 })
+	hide()
+	var moved []*unstructured.Unstructured
+	for i, name := range []string{"a", "b"} {
+		claim := w.addressClaim(name, "p", nil)
+		address := w.contractObject("IPAddress", fmt.Sprint("p-10-0-0-10", i))
+		address.SetFinalizers([]string{ipaddressclaim.AddressFinalizer})
+		address.SetOwnerReferences([]metav1.OwnerReference{
+			{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID},
+			{APIVersion: claim.GetAPIVersion(), Kind: "IPAddressClaim", Name: name, UID: claim.GetUID()},
+		})
+		address.Object["spec"] = map[string]any{
+			"address": fmt.Sprint("10.0.0.10", i), "prefix": int64(24), "claimRef": map[string]any{"name": name},
+			"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"},
+		}
+		require.NoError(t, w.user.Create(t.Context(), address))
+		moved = append(moved, address)
+	}
+	// The claims have been looked at when one that is not held up has been told something.
+	witness := w.addressClaim("witness", "none", nil)
+	w.eventually("the witness is not told anything", func() bool { return w.contractReason("witness") != "" })
+
+	w.pause(cluster, false)
+	assert.Equal(t, moved[0].GetName(), w.contractAddress("a").GetName())
+	assert.Equal(t, moved[1].GetName(), w.contractAddress("b").GetName())
+	show()
+	w.delete(witness)
+	w.settled()
 }
 
 // operatorWithLateAddresses runs a replica whose watches of addresses show nothing new after hide, until show is called or the test ends.

@@ -10,25 +10,25 @@ import (
 	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 // censusPage is how many addresses are read at a time.
 const censusPage = 500
 
-// census reads all addresses of a namespace from the API server. Those who ask at the same time share an answer, if the reading began after they asked.
-type census struct {
+// Census reads all objects of a kind in a namespace from the API server. Those who ask at the same time share an answer, if the reading began after they asked. The zero value is ready to
+// use.
+type Census[T any] struct {
 	asked   atomic.Uint64
 	waiting atomic.Int64
 
 	mu        sync.Mutex
 	begun     uint64
 	namespace string
-	all       []ipamv1.IPAddress
+	all       []T
 }
 
-func (c *census) of(ctx context.Context, live client.Reader, namespace string) ([]ipamv1.IPAddress, error) {
+// Of returns the objects of a namespace. They are shared and must not be changed. Each page is read by what page returns: the objects, and where the next one begins.
+func (c *Census[T]) Of(ctx context.Context, namespace string, page func(ctx context.Context, from ...client.ListOption) (items []T, next string, err error)) ([]T, error) {
 	ticket := c.asked.Add(1)
 	c.waiting.Add(1)
 	c.mu.Lock()
@@ -42,14 +42,14 @@ func (c *census) of(ctx context.Context, live client.Reader, namespace string) (
 		return c.all, nil
 	}
 	begun := c.asked.Load()
-	var all []ipamv1.IPAddress
+	var all []T
 	for token := ""; ; {
-		list := &ipamv1.IPAddressList{}
-		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(censusPage), client.Continue(token)); err != nil {
+		items, next, err := page(ctx, client.InNamespace(namespace), client.Limit(censusPage), client.Continue(token))
+		if err != nil {
 			return nil, fmt.Errorf("listing the addresses of namespace %s: %w", namespace, err)
 		}
-		all = append(all, list.Items...)
-		if token = list.Continue; token == "" {
+		all = append(all, items...)
+		if token = next; token == "" {
 			break
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,8 @@ type Kind interface {
 	Get(ctx context.Context, name types.NamespacedName) (*Subject, error)
 	// Has reports whether the claim that an address names is there and has it: by the cache, or live by the API server.
 	Has(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error)
+	// Unseen is the address that a claim has by an object of the kind's own group that the API server has and Get may not have seen; invalid for none.
+	Unseen(ctx context.Context, subject *Subject) (netip.Addr, error)
 	// Publish makes the claim name its address. It writes only what differs, under the resourceVersion of the claim. A NameTakenError says that
 	// the claim needs another address.
 	Publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error
@@ -202,6 +205,9 @@ func (k ipClaims) Has(ctx context.Context, address *ipamv1.IPAddress, live bool)
 	}
 	return Has(ctx, reader, address, claim, bound)
 }
+
+// Unseen implements Kind.
+func (ipClaims) Unseen(context.Context, *Subject) (netip.Addr, error) { return netip.Addr{}, nil }
 
 // servedReference reports whether a reference can mean an IPPool: group and kind count where they are stated.
 func servedReference(ref ipamv1.ObjectReference) bool {

@@ -25,7 +25,7 @@ import (
 type observer struct {
 	*Deps
 	waits  *waitlist
-	census census
+	census Census[ipamv1.IPAddress]
 }
 
 // observe reads what a decision rests on, all of it by name or by index.
@@ -63,6 +63,7 @@ func (o *observer) observe(ctx context.Context, subject *Subject) (allocate.Snap
 	s.Owned, err = o.owned(ctx, subject)
 	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && o.waits.held.IsSuspect(subject.Key()) {
 		s.Owned, err = o.unseen(ctx, subject)
+		s.Claim.Held = subject.Claim.Held
 	}
 	if err != nil || hold != allocate.NotHeld || len(s.Owned) > 0 || subject.Claim.Deleting {
 		return s, err
@@ -147,7 +148,11 @@ func (o *observer) owned(ctx context.Context, subject *Subject) ([]allocate.Addr
 // unseen are the addresses that a claim has by the API server. A claim that was held up may have come from another management cluster: its status is
 // empty then, and another operator made its address, perhaps while a watch was behind. It must not get another.
 func (o *observer) unseen(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
-	all, err := o.census.of(ctx, o.Live, subject.Pool.Namespace)
+	all, err := o.census.Of(ctx, subject.Pool.Namespace, func(ctx context.Context, from ...client.ListOption) ([]ipamv1.IPAddress, string, error) {
+		list := &ipamv1.IPAddressList{}
+		err := o.Live.List(ctx, list, from...)
+		return list.Items, list.Continue, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +163,14 @@ func (o *observer) unseen(ctx context.Context, subject *Subject) ([]allocate.Add
 			out = append(out, subject.addressOf(&all[i]))
 		}
 	}
-	o.waits.held.Trust(subject.Key())
+	if len(out) == 0 && !subject.Claim.Held.IsValid() {
+		if subject.Claim.Held, err = o.Kind.Unseen(ctx, subject); err != nil {
+			return nil, err
+		}
+	}
+	if len(out) == 0 && !subject.Claim.Held.IsValid() { // otherwise a later pass needs it again, should this one not tell the claim of it
+		o.waits.held.Trust(subject.Key())
+	}
 	return out, nil
 }
 

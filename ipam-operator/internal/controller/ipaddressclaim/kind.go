@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,6 +58,7 @@ type claims struct {
 	cache  client.Reader
 	live   client.Reader
 	client client.Client
+	census engine.Census[unstructured.Unstructured]
 }
 
 // Claims serves IPAddressClaim: cached reads, live reads, writes.
@@ -135,19 +137,43 @@ func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructu
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s %s: %w", ClaimKind, claim.GetName(), err)
 	}
+	return addressAmong(list.Items, claim), nil
+}
+
+// Unseen implements engine.Kind: a claim that came from another management cluster may have an address that was made before there were locks, and that the watch does not show yet.
+func (k *claims) Unseen(ctx context.Context, s *engine.Subject) (netip.Addr, error) {
+	all, err := k.census.Of(ctx, s.Object.GetNamespace(), func(ctx context.Context, from ...client.ListOption) ([]unstructured.Unstructured, string, error) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(k.kinds.Address)
+		err := k.live.List(ctx, list, from...)
+		return list.Items, list.GetContinue(), err
+	})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	address := addressAmong(all, s.Object)
+	if address == nil {
+		return netip.Addr{}, nil
+	}
+	held, _ := allocate.ParseAddr(text(address, "spec", "address"))
+	return held, nil
+}
+
+// addressAmong is the address of a claim among addresses of any claim; nil for none.
+func addressAmong(all []unstructured.Unstructured, claim client.Object) *unstructured.Unstructured {
 	var deleted *unstructured.Unstructured
-	for i := range list.Items {
-		address := &list.Items[i]
+	for i := range all {
+		address := &all[i]
 		_, ours := servedPool(address)
 		switch {
 		case !ours || !owns(claim, address):
 		case address.GetDeletionTimestamp().IsZero():
-			return address, nil
+			return address
 		case !capi.IsLeftBehind(address):
 			deleted = address
 		}
 	}
-	return deleted, nil
+	return deleted
 }
 
 // owns reports whether an address belongs to this claim and not to an earlier one of its name.
