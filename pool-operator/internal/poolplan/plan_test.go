@@ -79,6 +79,8 @@ func TestPlan(t *testing.T) {
 	}
 	marked := func(c *poolplan.Cluster) { c.Marked = true }
 	protected := func(c *poolplan.Cluster) { c.Protected = true }
+	hanging := func(c *poolplan.Cluster) { c.Installed, c.Version = false, "old" }
+	withoutTimeout := func(p *hivev1.ClusterPool) { p.Spec.InstallTimeout = &metav1.Duration{} }
 	for name, c := range map[string]struct {
 		snapshot poolplan.Snapshot
 		actions  []string
@@ -176,6 +178,21 @@ func TestPlan(t *testing.T) {
 		"while a pool fills, stale clusters stay": {
 			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 9), func(c *poolplan.Cluster) { c.Version = "old" }),
 				with(free("p-b", 1), func(c *poolplan.Cluster) { c.Installed = false })), []string{},
+		},
+		"a stale cluster that is installing holds up the rollout for a while": {
+			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 59), hanging)), []string{},
+		},
+		"a stale cluster that hangs in its installation is replaced": {
+			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 60), hanging)), []string{"delete p-a"},
+		},
+		"a stale cluster that hangs does not use up maxConcurrent": {
+			snapshot(testobj.Pool("p", withoutTimeout, testobj.Size(2), testobj.MaxConcurrent(1)), with(free("p-a", 60), hanging)), []string{"create p-bbbbb"},
+		},
+		"a cluster of this version that hangs is waited for": {
+			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 600), func(c *poolplan.Cluster) { c.Installed = false })), []string{},
+		},
+		"a stale cluster that hangs and is paused is left alone": {
+			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 60), func(c *poolplan.Cluster) { hanging(c); c.Paused = true })), []string{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
