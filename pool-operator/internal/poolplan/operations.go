@@ -108,5 +108,5 @@ func (p *pass) recordDeletion(i int, why Why) {
 // deletable says whether the member's deletion can be recorded now.
 func (p *pass) deletable(i int) bool {
 	m := p.fleet.members[i]
-	return !m.planned && !m.Kept() && m.state != deleting && p.ticket.slice() > 0 && p.quota.budget() > 0 && !p.ticket.has(m.Namespace)
+	return !m.planned && !m.Kept() && m.state != deleting && p.ticket.slice() > 0 && p.quota.allowsDeletion(m) && !p.ticket.has(m.Namespace)
 }

@@ -79,6 +79,7 @@ func TestPlan(t *testing.T) {
 	}
 	marked := func(c *poolplan.Cluster) { c.Marked = true }
 	protected := func(c *poolplan.Cluster) { c.Protected = true }
+	uninstalled := func(c *poolplan.Cluster) { c.Installed = false }
 	hanging := func(c *poolplan.Cluster) { c.Installed, c.Version = false, "old" }
 	withoutTimeout := func(p *hivev1.ClusterPool) { p.Spec.InstallTimeout = &metav1.Duration{} }
 	for name, c := range map[string]struct {
@@ -190,6 +191,18 @@ func TestPlan(t *testing.T) {
 		},
 		"a cluster of this version that hangs is waited for": {
 			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 600), func(c *poolplan.Cluster) { c.Installed = false })), []string{},
+		},
+		"a pool that is deleted does not wait for installations that use up maxConcurrent": {
+			snapshot(testobj.Pool("p", testobj.MaxConcurrent(1), testobj.DeletedAt(now)), with(free("p-a", 1), uninstalled), free("p-b", 2)), []string{"delete p-a"},
+		},
+		"a smaller size does not wait for installations that use up maxConcurrent": {
+			snapshot(testobj.Pool("p", testobj.Size(0), testobj.MaxConcurrent(1)), with(free("p-a", 1), uninstalled), free("p-b", 2)), []string{"delete p-a"},
+		},
+		"a removed name does not wait for installations that use up maxConcurrent": {
+			snapshot(testobj.Pool("p", testobj.Inventory("blue"), testobj.MaxConcurrent(1)), with(free("p-a", 1), uninstalled)), []string{"delete p-a"},
+		},
+		"a frozen pool deletes no installation": {
+			snapshot(testobj.Pool("p", testobj.Size(0), testobj.MaxConcurrent(0)), with(free("p-a", 1), uninstalled)), []string{},
 		},
 		"a stale cluster that hangs and is paused is left alone": {
 			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 60), func(c *poolplan.Cluster) { hanging(c); c.Paused = true })), []string{},

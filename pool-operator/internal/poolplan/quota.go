@@ -36,6 +36,11 @@ func (q *quota) budget() int {
 	return max(0, int(*q.spec.MaxConcurrent)-q.fleet.count(installing, deleting)-q.contested)
 }
 
+// allowsDeletion says whether a member may be deleted within the budget. One that is being installed is part of it already, and its deletion takes its place.
+func (q *quota) allowsDeletion(m member) bool {
+	return q.budget() > 0 || m.state == installing && !q.frozen()
+}
+
 // frozen says that no cluster may be installing or deleting.
 func (q *quota) frozen() bool { return q.spec.MaxConcurrent != nil && *q.spec.MaxConcurrent == 0 }
 
