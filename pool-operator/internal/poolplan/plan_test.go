@@ -79,6 +79,10 @@ func TestPlan(t *testing.T) {
 	}
 	marked := func(c *poolplan.Cluster) { c.Marked = true }
 	protected := func(c *poolplan.Cluster) { c.Protected = true }
+	stale := func(c *poolplan.Cluster) { c.Version = "old" }
+	deletingFor := func(d time.Duration) func(*poolplan.Cluster) {
+		return func(c *poolplan.Cluster) { c.Deleting, c.DeletingSince = true, now.Add(-d) }
+	}
 	uninstalled := func(c *poolplan.Cluster) { c.Installed = false }
 	hanging := func(c *poolplan.Cluster) { c.Installed, c.Version = false, "old" }
 	withoutTimeout := func(p *hivev1.ClusterPool) { p.Spec.InstallTimeout = &metav1.Duration{} }
@@ -203,6 +207,18 @@ func TestPlan(t *testing.T) {
 		},
 		"a frozen pool deletes no installation": {
 			snapshot(testobj.Pool("p", testobj.Size(0), testobj.MaxConcurrent(0)), with(free("p-a", 1), uninstalled)), []string{},
+		},
+		"a deletion holds up the rollout for a while": {
+			snapshot(testobj.Pool("p"), with(free("p-a", 9), stale), with(free("p-b", 600), deletingFor(59*time.Minute))), []string{},
+		},
+		"a deletion that hangs does not hold up the rollout": {
+			snapshot(testobj.Pool("p"), with(free("p-a", 9), stale), with(free("p-b", 600), deletingFor(time.Hour))), []string{"create p-bbbbb"},
+		},
+		"a deletion that hangs does not hold up a rollout without room": {
+			snapshot(testobj.Pool("p", testobj.MaxSize(2)), with(free("p-a", 9), stale), with(free("p-b", 600), deletingFor(time.Hour))), []string{"delete p-a"},
+		},
+		"a deletion that hangs is part of maxConcurrent": {
+			snapshot(testobj.Pool("p", testobj.MaxConcurrent(1)), with(free("p-a", 9), stale), with(free("p-b", 600), deletingFor(time.Hour))), []string{},
 		},
 		"a stale cluster that hangs and is paused is left alone": {
 			snapshot(testobj.Pool("p", withoutTimeout), with(free("p-a", 60), func(c *poolplan.Cluster) { hanging(c); c.Paused = true })), []string{},

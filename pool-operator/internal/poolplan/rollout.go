@@ -3,6 +3,8 @@
 
 package poolplan
 
+import "time"
+
 // A rollout replaces clusters of earlier versions once the pool is as full as it can be. Where there is room in maxSize, maxConcurrent and the inventory, the new cluster comes first and
 // the stale one goes when it is installed; where there is none, the stale one goes first. As many clusters run throughout as runningCount says, if there is room for one more.
 
@@ -17,11 +19,34 @@ func (p *pass) replaceStale() {
 		return
 	}
 	for _, i := range p.fleet.staleOrder() {
-		if p.fleet.countUnclaimed() > p.quota.target() || p.fleet.count(installing, deleting) >= p.quota.atOnce() {
+		if p.fleet.countUnclaimed() > p.quota.target() || p.underWay() >= p.quota.atOnce() {
 			return
 		}
 		p.deleteMember(i, WhyStale)
 	}
+}
+
+// slowDeletion is for how long a rollout waits for a cluster that is being deleted.
+const slowDeletion = time.Hour
+
+// underWay counts the clusters that a rollout waits for: those that are being installed or deleted. A deletion that takes unusually long, such as one without valid credentials for its
+// platform, may never end.
+func (p *pass) underWay() int {
+	n := p.fleet.count(installing)
+	for _, m := range p.fleet.members {
+		if m.state != deleting {
+			continue
+		}
+		due := m.DeletingSince.Add(slowDeletion)
+		switch {
+		case m.DeletingSince.IsZero():
+			n++
+		case p.now.Before(due):
+			p.wakeAt(due)
+			n++
+		}
+	}
+	return n
 }
 
 // retireStale deletes stale clusters whose replacement is installed.
@@ -45,7 +70,7 @@ func (p *pass) spared(i int) bool {
 // surge adds clusters that replace stale ones, as far as there is room. It says whether there is: then no stale cluster has to go first.
 func (p *pass) surge() bool {
 	extra := max(0, p.fleet.countUnclaimed()-p.quota.target())
-	n := min(p.quota.atOnce()-p.fleet.count(installing, deleting), p.quota.atOnce()-extra, p.fleet.countStale()-extra, p.ticket.slice(), p.health.allows(p.fleet.count(installing)))
+	n := min(p.quota.atOnce()-p.underWay(), p.quota.atOnce()-extra, p.fleet.countStale()-extra, p.ticket.slice(), p.health.allows(p.fleet.count(installing)))
 	room := min(p.quota.room(), p.quota.budget())
 	if p.quota.budget() == 0 {
 		p.refusedByBudget = true

@@ -32,6 +32,8 @@ type Cluster struct {
 	Version string
 
 	Deleting bool
+	// DeletingSince is since when it is being deleted; zero when it is not.
+	DeletingSince time.Time
 	// Marked clusters are to be removed from their pool: their claim was deleted, or a user asked for it.
 	Marked bool
 	// Protected clusters are never deleted.
@@ -94,7 +96,7 @@ func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
 	c := Cluster{
 		Namespace: cd.Namespace, Name: cd.Name, UID: cd.UID, ResourceVersion: cd.ResourceVersion, Created: cd.CreationTimestamp.Time,
 		ClusterName: cd.Spec.ClusterName, Version: cd.Annotations[hivev1.AnnotationClusterPoolSpecHash],
-		Deleting:       !cd.DeletionTimestamp.IsZero(),
+		Deleting: !cd.DeletionTimestamp.IsZero(), DeletingSince: timeOf(cd.DeletionTimestamp),
 		Marked:         hivev1.IsTrue(cd.Annotations, hivev1.AnnotationRemoveFromPool) || hivev1.IsTrue(cd.Annotations, hivev1.AnnotationRemoveFromPoolOld),
 		Protected:      hivev1.IsTrue(cd.Annotations, hivev1.AnnotationProtectedDelete),
 		Paused:         hivev1.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause),
