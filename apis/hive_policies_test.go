@@ -64,6 +64,10 @@ func TestSettingsOfOtherInstallersChangeAsTheirInstallersLetThem(t *testing.T) {
 	// Hive's schema gives a reference that is left out the name "".
 	byRole := made("{aws: {region: r, credentialsAssumeRole: {roleARN: arn}, credentialsSecretRef: {name: ''}}}")
 	federated := made("{gcp: {region: r}}")
+	azure := made("{azure: {region: r, credentialsSecretRef: {name: cloud}, baseDomainResourceGroupName: g, cloudName: ''}}")
+	openstack := made("{openstack: {cloud: c, credentialsSecretRef: {name: cloud}, certificatesSecretRef: {name: ''}, trunkSupport: false}}")
+	ibmcloud := made("{ibmcloud: {region: r, credentialsSecretRef: {name: cloud}, accountID: null}}")
+	baremetal := made("{baremetal: {libvirtSSHPrivateKeySecretRef: {name: key}}}")
 	require.Eventually(t, func() bool {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"platform":{"gcp":{"region":"other"}}}}`))
 		return a.Patch(t.Context(), gcp.DeepCopy(), patch, client.DryRunAll) != nil
@@ -82,6 +86,11 @@ func TestSettingsOfOtherInstallersChangeAsTheirInstallersLetThem(t *testing.T) {
 		"the endpoint of Nutanix":     {nutanix, `{"spec":{"platform":{"nutanix":{"prismCentral":{"endpoint":{"port":2}}}}}}`, "platform.nutanix cannot change"},
 		"certificates of Nutanix":     {nutanix, `{"spec":{"platform":{"nutanix":{"certificatesSecretRef":{"name":"ca"}}}}}`, "platform.nutanix cannot change"},
 		"credentials beside the role": {byRole, `{"spec":{"platform":{"aws":{"credentialsSecretRef":{"name":"c"}}}}}`, "of platform.aws, only privateLink.additionalAllowedPrincipals can change"},
+		"the region of Azure":         {azure, `{"spec":{"platform":{"azure":{"region":"other"}}}}`, "platform.azure cannot change"},
+		"the environment of Azure":    {azure, `{"spec":{"platform":{"azure":{"cloudName":"AzureChinaCloud"}}}}`, "platform.azure cannot change"},
+		"the cloud of OpenStack":      {openstack, `{"spec":{"platform":{"openstack":{"cloud":"other"}}}}`, "platform.openstack cannot change"},
+		"the account of IBM Cloud":    {ibmcloud, `{"spec":{"platform":{"ibmcloud":{"accountID":"other"}}}}`, "platform.ibmcloud cannot change"},
+		"the key of bare metal":       {baremetal, `{"spec":{"platform":{"baremetal":{"libvirtSSHPrivateKeySecretRef":{"name":"other"}}}}}`, "platform.baremetal cannot change"},
 		"another platform":            {gcp, `{"spec":{"platform":{"gcp":null,"none":{}}}}`, "platform cannot change"},
 	} {
 		t.Run(name, func(t *testing.T) { assertRefused(t, a.merge(t, test.cluster, test.patch), test.says) })
@@ -95,12 +104,58 @@ func TestSettingsOfOtherInstallersChangeAsTheirInstallersLetThem(t *testing.T) {
 		"Hive's type has a reference that is not set: of GCP":      {federated, `{"spec":{"platform":{"gcp":{"credentialsSecretRef":{}}}}}`},
 		"Hive's type has a reference that is not set: of Nutanix":  {nutanix, `{"spec":{"platform":{"nutanix":{"certificatesSecretRef":{}}}}}`},
 		"Hive's type leaves out the name of what is not set":       {byRole, `{"spec":{"platform":{"aws":{"credentialsSecretRef":{"name":null}}}}}`},
+		"Hive's type leaves out what is empty: of Azure":           {azure, `{"spec":{"platform":{"azure":{"cloudName":null}}}}`},
+		"Hive's type leaves out what is empty: of OpenStack":       {openstack, `{"spec":{"platform":{"openstack":{"certificatesSecretRef":{"name":null},"trunkSupport":null}}}}`},
 		"Hive's type leaves out an empty list or says what is off": {byRole, `{"spec":{"platform":{"aws":{"privateLink":{"enabled":false}}}}}`},
 	} {
 		t.Run("may change: "+name, func(t *testing.T) { require.NoError(t, a.merge(t, test.cluster, test.patch)) })
 	}
+	hives := ibmcloud.DeepCopy()
+	unstructured.RemoveNestedField(hives.Object, "spec", "platform", "ibmcloud", "accountID")
+	require.NoError(t, a.Update(t.Context(), hives), "Hive's type has no null")
 	assertRefused(t, a.merge(t, vsphere, `{"spec":{"platform":{"vsphere":{"infrastructure":{"vcenters":[]}}}}}`), "of platform.vsphere, only infrastructure can be added")
 	assertRefused(t, a.merge(t, vsphere, `{"spec":{"platform":{"vsphere":{"infrastructure":null}}}}`), "of platform.vsphere, only infrastructure can be added")
+}
+
+// How a cluster is installed does not change. A type of Go leaves out what is empty, and that is no change.
+func TestHowAClusterIsInstalledCannotChange(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	cd := a.mustCreate(t, cluster(`
+  platform: {none: {}}
+  provisioning:
+    imageSetRef: {name: v1}
+    releaseImage: ''
+    sshKnownHosts: []
+    installerImageOverride: ''
+    manifestsConfigMapRef: {name: m}
+    installerEnv: [{name: A, value: ''}, {name: B, value: b}, {name: C, valueFrom: {secretKeyRef: {name: s, key: k}}}]
+`))
+	none := a.mustCreate(t, cluster("  platform: {none: {}}\n"))
+	const sentence = "provisioning cannot change; delete the ClusterDeployment and create a new one"
+	require.Eventually(t, func() bool {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"provisioning":{"imageSetRef":{"name":"v2"}}}}`))
+		return a.Patch(t.Context(), cd.DeepCopy(), patch, client.DryRunAll) != nil
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+	for name, patch := range map[string]string{
+		"the image set":             `{"spec":{"provisioning":{"imageSetRef":{"name":"v2"}}}}`,
+		"the image":                 `{"spec":{"provisioning":{"releaseImage":"x"}}}`,
+		"a field without a model":   `{"spec":{"provisioning":{"manifestsConfigMapRef":{"name":"other"}}}}`,
+		"a field that goes":         `{"spec":{"provisioning":{"manifestsConfigMapRef":null}}}`,
+		"a field that comes":        `{"spec":{"provisioning":{"sshPrivateKeySecretRef":{"name":"s"}}}}`,
+		"all of it":                 `{"spec":{"provisioning":null}}`,
+		"a variable gets a value":   `{"spec":{"provisioning":{"installerEnv":[{"name":"A","value":"a"},{"name":"B","value":"b"},{"name":"C","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}}}`,
+		"a variable goes":           `{"spec":{"provisioning":{"installerEnv":[{"name":"A"},{"name":"B","value":"b"}]}}}`,
+		"the source of a variable":  `{"spec":{"provisioning":{"installerEnv":[{"name":"A"},{"name":"B","value":"b"},{"name":"C","valueFrom":{"secretKeyRef":{"name":"s","key":"x"}}}]}}}`,
+		"a variable is another one": `{"spec":{"provisioning":{"installerEnv":[{"name":"X"},{"name":"B","value":"b"},{"name":"C","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}}}`,
+		"all variables":             `{"spec":{"provisioning":{"installerEnv":null}}}`,
+	} {
+		t.Run(name, func(t *testing.T) { assertRefused(t, a.merge(t, cd, patch), sentence) })
+	}
+	assertRefused(t, a.merge(t, none, `{"spec":{"provisioning":{"releaseImage":"x"}}}`), sentence)
+	require.NoError(t, a.merge(t, none, `{"spec":{"powerState":"Hibernating"}}`))
+	require.NoError(t, a.merge(t, cd, `{"spec":{"powerState":"Hibernating","provisioning":{"releaseImage":null,"sshKnownHosts":null,"installerImageOverride":null,
+		"installerEnv":[{"name":"A"},{"name":"B","value":"b"},{"name":"C","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}}}`), "Hive's types leave out what is empty")
 }
 
 // inventories are inventories that are refused, with the sentence that is said.
