@@ -111,6 +111,9 @@ func metadataOf(s Snapshot) hivev1.ClusterMetadata {
 
 // attempts counts failed attempts of installation. The runtime may forget them when the operator restarts; the status does not.
 func attempts(s Snapshot) int {
+	if s.Observed.State == provision.StateStopping || s.Observed.State == provision.StateDeleting {
+		return s.Cluster.Status.InstallRestarts // it is the end that fails
+	}
 	return max(s.Cluster.Status.InstallRestarts, int(s.Observed.Failures))
 }
 

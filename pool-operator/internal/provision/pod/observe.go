@@ -41,6 +41,7 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 		return provision.Observation{}, fmt.Errorf("looking for hosted cluster %s: %w", ref, err)
 	}
 	o := f.judge()
+	f.judgeWait(r.options.Now(), ref, &o)
 	r.judgeAccess(ref, f, &o)
 	if o.State == provision.StateReady {
 		r.check(ctx, ref, f, &o)
@@ -134,6 +135,35 @@ func (f found) judgePod(o *provision.Observation) {
 		}
 	}
 	o.Problem, o.Failures = obstacle(f.pod)
+}
+
+// overdue is how long after its grace period a pod that is being deleted is held to be stuck.
+const overdue = time.Minute
+
+// waitingFailures are those of a cluster whose pod does not end: as many as make the caller look again with the longest pause. There is nothing to do again.
+const waitingFailures = 7
+
+// judgeWait says what a cluster waits for that no object of it says: a pod that is not admitted, of which only the controller of StatefulSets is told why, or one that does not end.
+func (f found) judgeWait(now time.Time, ref provision.ClusterRef, o *provision.Observation) {
+	if o.Problem != nil {
+		return
+	}
+	switch o.State {
+	case provision.StateStarting, provision.StateStopping, provision.StateDeleting:
+	case provision.StateAbsent, provision.StateStopped, provision.StateReady, provision.StateUnreachable, provision.StateFailed:
+		return
+	}
+	switch {
+	case f.pod == nil && f.wanted() && f.set.Status.ObservedGeneration == f.set.Generation && f.set.Status.Replicas == 0:
+		o.Problem = &provision.Problem{Reason: provision.ReasonRefused,
+			Message: "the StatefulSet " + objectName(ref) + " has no pod: a quota or an admission policy refuses it or its volume, as the events of the StatefulSet say"}
+	case f.pod != nil && f.pod.DeletionTimestamp != nil && now.After(f.pod.DeletionTimestamp.Add(overdue)):
+		o.Problem = &provision.Problem{Reason: provision.ReasonOther,
+			Message: fmt.Sprintf("the pod %s is being deleted and does not end on node %q; when that node is lost, delete its Node", f.pod.Name, f.pod.Spec.NodeName)}
+		if o.State != provision.StateStarting {
+			o.Since, o.Failures = now, waitingFailures
+		}
+	}
 }
 
 // checkTimeout bounds the question to the cluster.

@@ -217,3 +217,70 @@ func TestAClusterOfBeforeStartsAsItDid(t *testing.T) {
 	}
 	require.NoError(t, r.Delete(t.Context(), ref))
 }
+
+// TestAPodThatIsNotAdmittedIsAProblem: only the StatefulSet's own controller is told why.
+func TestAPodThatIsNotAdmittedIsAProblem(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-777777777777"}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}}
+	require.NoError(t, c.Create(t.Context(), quota))
+	require.Eventually(t, func() bool {
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
+		return err == nil && len(quota.Status.Used) > 0
+	}, patience, 50*time.Millisecond, "a quota counts from when it was first computed")
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test")})
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	var o provision.Observation
+	require.Eventually(t, func() bool {
+		var err error
+		o, err = r.Observe(t.Context(), ref)
+		return err == nil && o.Problem != nil
+	}, patience, 50*time.Millisecond, "nothing says why there is no pod")
+	assert.Equal(t, provision.StateStarting, o.State)
+	assert.Equal(t, provision.ReasonRefused, o.Problem.Reason)
+	assert.Contains(t, o.Problem.Message, "StatefulSet hosted-11111111-2222")
+
+	require.NoError(t, c.Delete(t.Context(), quota))
+	require.Eventually(t, func() bool {
+		o, err := r.Observe(t.Context(), ref)
+		return err == nil && o.State == provision.StateStarting && o.Problem == nil
+	}, patience, 50*time.Millisecond, "the controller of StatefulSets tries on")
+}
+
+// TestAPodThatDoesNotEndIsAProblem: a StatefulSet makes no second pod while the first one may run on a node that is lost.
+func TestAPodThatDoesNotEndIsAProblem(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-888888888888"}
+	now := time.Now()
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test"), Now: func() time.Time { return now }})
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: "hosted-11111111-2222-0"}}
+	require.Eventually(t, func() bool { return c.Get(t.Context(), client.ObjectKeyFromObject(p), p) == nil }, patience, 50*time.Millisecond)
+	p.Finalizers = []string{"example.com/node"} // there is no node whose kubelet would keep it
+	require.NoError(t, c.Update(t.Context(), p))
+	require.NoError(t, c.Delete(t.Context(), p))
+	observe := func() provision.Observation {
+		o, err := r.Observe(t.Context(), ref)
+		require.NoError(t, err)
+		return o
+	}
+	assert.Nil(t, observe().Problem, "it may still end")
+	now = now.Add(10 * time.Minute)
+	o := observe()
+	assert.Equal(t, provision.StateStarting, o.State)
+	require.NotNil(t, o.Problem, "nothing says what the cluster waits for")
+	assert.Contains(t, o.Problem.Message, "pod hosted-11111111-2222-0")
+	require.NoError(t, r.Stop(t.Context(), ref))
+	o = observe()
+	assert.Equal(t, provision.StateStopping, o.State)
+	require.NotNil(t, o.Problem)
+	require.NoError(t, r.Delete(t.Context(), ref))
+	require.Eventually(t, func() bool { return observe().State == provision.StateDeleting }, patience, 50*time.Millisecond)
+	require.NotNil(t, observe().Problem)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	p.Finalizers = nil
+	require.NoError(t, c.Update(t.Context(), p))
+}
