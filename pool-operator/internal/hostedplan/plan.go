@@ -21,6 +21,8 @@ type Snapshot struct {
 	Observed provision.Observation
 	// FormerUID is that of the ClusterDeployment that this one was restored from, where data is kept under it and none under the cluster's own; else it is empty.
 	FormerUID types.UID
+	// Refused is why an action of the plan before could not be done; nil when none was refused.
+	Refused *provision.Problem
 	// AccessMissing says that one of the Secrets that spec.clusterMetadata names does not exist.
 	AccessMissing bool
 	// NodeAccessMissing says that the cluster takes nodes, runs, and its Secret of node access, or what joining needs inside the cluster, is missing or outdated.

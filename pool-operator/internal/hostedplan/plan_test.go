@@ -173,7 +173,10 @@ func TestActions(t *testing.T) {
 		"a ClusterDeployment that others hold is none of our care": {snapshot(deleting, unmarked), nil, 0},
 		"lost credentials are put back, whatever the power state": {
 			snapshot(installed, hibernate, lostAccess, observed(provision.StateStopped)),
-			[]hostedplan.Action{hostedplan.PublishAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata}}, 0},
+			[]hostedplan.Action{hostedplan.PublishAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata}}, time.Minute},
+		"power comes before lost credentials, and those before node access": {
+			snapshot(withNodes, installed, hibernate, lostAccess, lostNodeAccess, observed(provision.StateReady)),
+			append(stop(hostedplan.WhyHibernate), hostedplan.PublishAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata}), 10 * time.Second},
 		"node access that is missing or outdated is published again while the cluster runs": {
 			snapshot(withNodes, installed, lostNodeAccess, observed(provision.StateReady)),
 			[]hostedplan.Action{hostedplan.PublishNodeAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata, Version: "v1.36.3"}}, time.Minute},

@@ -4,6 +4,7 @@
 package hostedplan
 
 import (
+	"slices"
 	"time"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -19,9 +20,25 @@ func planPower(now time.Time, s Snapshot) Decision {
 		d = planRunning(now, s)
 	}
 	if s.AccessMissing {
-		d.Actions = append([]Action{PublishAccess{Why: WhyRestore, Metadata: *s.Cluster.Spec.ClusterMetadata}}, d.Actions...)
+		d.restoreAccess(*s.Cluster.Spec.ClusterMetadata)
 	}
 	return d
+}
+
+// restoreAccess has lost Secrets written again, after what power asks for: a quota or another client's policy may refuse them, and holds up nothing by that. They are tried again while
+// the cluster sleeps, too.
+func (d *Decision) restoreAccess(metadata hivev1.ClusterMetadata) {
+	at := slices.IndexFunc(d.Actions, func(a Action) bool {
+		_, inside := a.(PublishNodeAccess)
+		return inside
+	})
+	if at < 0 {
+		at = len(d.Actions)
+	}
+	d.Actions = slices.Insert(d.Actions, at, Action(PublishAccess{Why: WhyRestore, Metadata: metadata}))
+	if d.RequeueAfter == 0 {
+		d.RequeueAfter = checkReady
+	}
 }
 
 func planRunning(now time.Time, s Snapshot) Decision {

@@ -4,6 +4,7 @@
 package hostedplan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ func statusInstalling(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus
 	}
 	d.status.InstallRestarts = attempts(s)
 	message := "The control plane is being started for the first time."
-	if p := s.Observed.Problem; p != nil {
+	if p := cmp.Or(s.Observed.Problem, s.Refused); p != nil {
 		message = "Installation is tried again: " + p.Message
 		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionTrue, string(p.Reason), p.Message)
 	}
@@ -100,6 +101,9 @@ func lastFailure(s Snapshot, d *draft) string {
 // draftInstalled says what is true of every installed cluster.
 func draftInstalled(now time.Time, s Snapshot) *draft {
 	d := newDraft(now, s)
+	if s.Refused != nil && (s.AccessMissing || s.NodeAccessMissing) {
+		d.note += " Access to the cluster is not complete: " + s.Refused.Message + "."
+	}
 	if d.status.InstalledTimestamp == nil {
 		d.status.InstalledTimestamp = &d.now
 	}

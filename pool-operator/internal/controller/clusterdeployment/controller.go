@@ -16,6 +16,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
 // FieldOwner owns what this controller applies: its part of the status of a ClusterDeployment, and the Secrets beside it.
@@ -107,14 +108,15 @@ const maxRounds = 4
 // The cluster is replaced by what the API server made of it.
 func (r *Reconciler) settle(ctx context.Context, cluster *hivev1.ClusterDeployment) (hostedplan.Decision, error) {
 	var decision hostedplan.Decision
-	refused := false
+	var refused *provision.Problem
 	for range maxRounds {
 		snapshot, err := r.observe(ctx, cluster)
 		if err != nil {
 			return decision, err
 		}
+		snapshot.Refused = refused
 		decision = hostedplan.Plan(r.Clock.Now(), snapshot)
-		if len(decision.Actions) == 0 || refused {
+		if len(decision.Actions) == 0 || refused != nil {
 			return decision, nil
 		}
 		if refused, err = r.execute(ctx, cluster, decision.Actions); err != nil {

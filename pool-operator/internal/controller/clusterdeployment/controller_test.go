@@ -4,6 +4,7 @@
 package clusterdeployment_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -124,6 +126,53 @@ func TestARefusalOfTheRuntimeBecomesAConditionAndIsRetried(t *testing.T) {
 			assert.Equal(t, "False/Provisioned", said(s.cluster(), hivev1.ClusterDeploymentProvisionFailed))
 		})
 	}
+}
+
+// quota is what the API server answers where no more Secrets are allowed.
+func quota() error {
+	return apierrors.NewForbidden(corev1.Resource("secrets"), "blue", errors.New("exceeded quota: few, requested: secrets=1, used: secrets=5, limited: secrets=5"))
+}
+
+func TestARefusedSecretIsSaidAndRetried(t *testing.T) {
+	s := newShell(t)
+	s.writes.refusal = quota()
+	result, err := s.pass()
+	require.NoError(t, err, "it is not an error of the pass: the status is written")
+	require.Positive(t, result.RequeueAfter)
+	assert.Equal(t, "True/Refused", said(s.cluster(), hivev1.ClusterDeploymentProvisionFailed))
+	assert.Contains(t, hivev1.FindCondition(s.cluster().Status.Conditions, hivev1.ClusterDeploymentProvisioned).Message, "exceeded quota")
+	assert.Zero(t, s.cluster().Status.InstallRestarts, "the cluster itself came up")
+	s.writes.refusal = nil
+	s.run()
+	assert.Equal(t, "True/Running", said(s.cluster(), hivev1.ClusterDeploymentReady))
+	s.requireOwnSecrets()
+}
+
+func TestARefusedSecretDoesNotHoldUpPower(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	require.NoError(t, s.client.Delete(t.Context(), &s.secrets()[0]))
+	s.writes.refusal = quota()
+	ready := func() string {
+		return hivev1.FindCondition(s.cluster().Status.Conditions, hivev1.ClusterDeploymentReady).Message
+	}
+	s.run()
+	assert.Equal(t, "True/Running", said(s.cluster(), hivev1.ClusterDeploymentReady))
+	assert.Contains(t, ready(), "exceeded quota")
+	s.edit(asleep)
+	s.run()
+	assert.Equal(t, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
+	assert.Contains(t, ready(), "exceeded quota")
+	result, err := s.pass()
+	require.NoError(t, err)
+	require.Positive(t, result.RequeueAfter, "the Secret is tried again while the cluster sleeps")
+	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
+	s.run()
+	assert.Equal(t, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
+	s.writes.refusal = nil
+	s.run()
+	assert.NotContains(t, ready(), "exceeded quota")
+	s.requireOwnSecrets()
 }
 
 func TestInstallationEndsWhenItsAttemptsAreUsed(t *testing.T) {

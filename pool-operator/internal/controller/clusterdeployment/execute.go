@@ -18,23 +18,22 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// execute carries out the actions in order. Refused says that the runtime could not do one of them; what it says about that is in its next
-// observation, so it is no error here.
-func (r *Reconciler) execute(ctx context.Context, cluster *hivev1.ClusterDeployment, actions []hostedplan.Action) (refused bool, err error) {
+// execute carries out the actions in order. Refused is why one of them could not be done. What a runtime says about that is in its next observation, so it is no error here.
+func (r *Reconciler) execute(ctx context.Context, cluster *hivev1.ClusterDeployment, actions []hostedplan.Action) (refused *provision.Problem, err error) {
 	for _, action := range actions {
 		log := logf.FromContext(ctx).WithValues("action", actionName(action), "why", action.Purpose())
 		err := r.do(ctx, cluster, action)
 		r.Metrics.acted(action, err != nil)
 		if problem, ok := errors.AsType[*provision.Problem](err); ok {
 			log.Info("hosted cluster could not be changed", "reason", problem.Reason, "message", problem.Message)
-			return true, nil
+			return problem, nil
 		}
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		log.Info("hosted cluster was changed")
 	}
-	return false, nil
+	return nil, nil
 }
 
 func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, action hostedplan.Action) error {

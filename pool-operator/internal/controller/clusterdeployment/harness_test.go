@@ -44,6 +44,8 @@ type writes struct {
 	log    []string
 	failAt int
 	after  bool
+	// refusal is the API server's answer to a Secret; nil when it takes it.
+	refusal error
 }
 
 func (w *writes) do(what string, write func() error) error {
@@ -63,6 +65,9 @@ func (w *writes) intercept() interceptor.Funcs {
 			return w.do("patch", func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if w.refusal != nil {
+				return w.refusal
+			}
 			return w.do("apply", func() error { return c.Apply(ctx, o, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
