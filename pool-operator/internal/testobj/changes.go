@@ -46,14 +46,15 @@ func ClusterChanges(at time.Time) map[string]func(*hivev1.ClusterDeployment) {
 		return func(cd *hivev1.ClusterDeployment) { annotate(cd, annotation, value) }
 	}
 	return map[string]func(*hivev1.ClusterDeployment){
-		"ClusterName": func(cd *hivev1.ClusterDeployment) { cd.Spec.ClusterName = "other" },
-		"Version":     mark(hivev1.AnnotationClusterPoolSpecHash, "other"),
-		"Deleting":    func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(at)) },
-		"Marked":      mark(hivev1.AnnotationRemoveFromPool, "True"),
-		"Protected":   mark(hivev1.AnnotationProtectedDelete, "1"),
-		"Paused":      mark(hivev1.AnnotationReconcilePause, "t"),
-		"PowerPaused": mark(hivev1.AnnotationPowerStatePause, "true"),
-		"Unreadable":  mark(hivev1.AnnotationPowerStatePause, "yes"),
+		"ClusterName":   func(cd *hivev1.ClusterDeployment) { cd.Spec.ClusterName = "other" },
+		"Version":       mark(hivev1.AnnotationClusterPoolSpecHash, "other"),
+		"Deleting":      func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(at)) },
+		"DeletingSince": func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(at)) },
+		"Marked":        mark(hivev1.AnnotationRemoveFromPool, "True"),
+		"Protected":     mark(hivev1.AnnotationProtectedDelete, "1"),
+		"Paused":        mark(hivev1.AnnotationReconcilePause, "t"),
+		"PowerPaused":   mark(hivev1.AnnotationPowerStatePause, "true"),
+		"Unreadable":    mark(hivev1.AnnotationPowerStatePause, "yes"),
 		"Restored": func(cd *hivev1.ClusterDeployment) {
 			cd.Labels = map[string]string{hivev1.LabelDisableCreationCheck: "true"}
 		},
