@@ -72,7 +72,7 @@ type Cluster struct {
 	WaitsForClaim bool
 	// ResumingSince is since when the cluster reports to be neither asleep nor usable; see [Cluster.Resuming].
 	ResumingSince time.Time
-	// ResumeTook is how long the cluster took to resume, the last time it did; 0 if it never did.
+	// ResumeTook is how long the cluster took to resume, the last time it did; 0 if it never did, or if that cannot be told.
 	ResumeTook time.Duration
 
 	// Metadata says which Secrets lead into the cluster; nil until it is installed.
@@ -158,6 +158,10 @@ func privateSecrets(cd *hivev1.ClusterDeployment) []string {
 	return private
 }
 
+// longestResume is the most that a cluster is believed to have taken to resume. Conditions tell one that took longer not from one that resumed long ago, was down for a moment, as hosted
+// clusters are while their operator is replaced, and became ready again.
+const longestResume = time.Hour
+
 // readPower reads since when the cluster is on its way, or how long it took the last time.
 func (c *Cluster) readPower(conditions []hivev1.Condition) {
 	ready := hivev1.FindCondition(conditions, hivev1.ClusterDeploymentReady)
@@ -172,7 +176,9 @@ func (c *Cluster) readPower(conditions []hivev1.Condition) {
 	case ready == nil:
 	// A cluster that was only just installed has not resumed from anything.
 	case ready.Status == corev1.ConditionTrue && c.ResumingSince.After(c.InstalledAt):
-		c.ResumeTook = max(0, ready.LastTransitionTime.Sub(c.ResumingSince))
+		if took := ready.LastTransitionTime.Sub(c.ResumingSince); took > 0 && took <= longestResume {
+			c.ResumeTook = took
+		}
 	// A cluster that ran and died is resuming since then, and not since it last woke up.
 	case c.NotReady && ready.LastTransitionTime.After(c.ResumingSince):
 		c.ResumingSince = ready.LastTransitionTime.Time

@@ -21,10 +21,12 @@ func TestResumingSince(t *testing.T) {
 		woke, ready time.Time
 		isReady     corev1.ConditionStatus
 		since       time.Time
+		took        time.Duration
 	}{
-		"a cluster that wakes up resumes since then":             {noon, noon.Add(-time.Hour), corev1.ConditionFalse, noon},
-		"a cluster that died resumes since then, not since dawn": {noon.Add(-time.Hour), noon, corev1.ConditionFalse, noon},
-		"a cluster that runs woke up when it did":                {noon.Add(-time.Hour), noon, corev1.ConditionTrue, noon.Add(-time.Hour)},
+		"a cluster that wakes up resumes since then":                {noon, noon.Add(-time.Hour), corev1.ConditionFalse, noon, 0},
+		"a cluster that died resumes since then, not since dawn":    {noon.Add(-time.Hour), noon, corev1.ConditionFalse, noon, 0},
+		"a cluster that runs woke up when it did":                   {noon.Add(-time.Hour), noon, corev1.ConditionTrue, noon.Add(-time.Hour), time.Hour},
+		"one that ran, ended with the operator and runs again, too": {noon.Add(-50 * time.Hour), noon, corev1.ConditionTrue, noon.Add(-50 * time.Hour), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{Status: hivev1.ClusterDeploymentStatus{Conditions: []hivev1.Condition{
@@ -33,6 +35,7 @@ func TestResumingSince(t *testing.T) {
 			}}}
 			cluster := poolview.ClusterOf(cd)
 			assert.Equal(t, c.since, cluster.ResumingSince)
+			assert.Equal(t, c.took, cluster.ResumeTook)
 		})
 	}
 }
