@@ -158,6 +158,57 @@ func TestHowAClusterIsInstalledCannotChange(t *testing.T) {
 		"installerEnv":[{"name":"A"},{"name":"B","value":"b"},{"name":"C","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}}}`), "Hive's types leave out what is empty")
 }
 
+// Hive finds out the resource group of an Azure cluster that was adopted, and lets users set what it does not find. Until then its type writes null.
+func TestInstallersCompleteWhatTheyRecordAboutAPlatform(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	made := func(platform string) *unstructured.Unstructured {
+		return a.mustCreate(t, cluster(`
+  platform: {none: {}}
+  installed: true
+  clusterMetadata: {clusterID: '1', infraID: a, adminKubeconfigSecretRef: {name: k}, platform: `+platform+"}\n"))
+	}
+	azure, aws, gcp := made("{azure: {resourceGroupName: null}}"), made("{aws: {hostedZoneRole: arn, account: x}}"), made("{}")
+	other := made("{x: y}")
+	require.Eventually(t, func() bool {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"clusterMetadata":{"platform":{"x":"z"}}}}`))
+		return a.Patch(t.Context(), other.DeepCopy(), patch, client.DryRunAll) != nil
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+	for name, test := range map[string]struct {
+		cluster *unstructured.Unstructured
+		patch   string
+	}{
+		"Hive finds the resource group":  {azure, `{"azure":{"resourceGroupName":"group"}}`},
+		"a user corrects it":             {azure, `{"azure":{"resourceGroupName":"other"}}`},
+		"a user changes the role of AWS": {aws, `{"aws":{"hostedZoneRole":"other"}}`},
+		"a user sets the project of GCP": {gcp, `{"gcp":{"networkProjectID":"project"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, a.merge(t, test.cluster, `{"spec":{"clusterMetadata":{"platform":`+test.patch+`}}}`))
+		})
+	}
+	require.NoError(t, a.merge(t, azure, `{"spec":{"clusterMetadata":{"platform":{"azure":{"resourceGroupName":"again"}}}}}`))
+	require.NoError(t, a.merge(t, gcp, `{"spec":{"clusterMetadata":{"platform":{"gcp":{"networkProjectID":"again"},"aws":{}}}}}`), "a type of Go writes what is not set as an empty value")
+	for name, test := range map[string]struct {
+		cluster *unstructured.Unstructured
+		patch   string
+	}{
+		"a value without a name of Hive's":         {other, `{"x":"z"}`},
+		"another key":                              {other, `{"a":"b"}`},
+		"a key that goes":                          {other, `{"x":null}`},
+		"another setting of AWS":                   {aws, `{"aws":{"account":"z"}}`},
+		"a new setting of AWS":                     {aws, `{"aws":{"a":"b"}}`},
+		"the resource group goes":                  {azure, `{"azure":{"resourceGroupName":null}}`},
+		"the resource group is emptied":            {azure, `{"azure":{"resourceGroupName":""}}`},
+		"what is recorded about Azure goes":        {azure, `{"azure":null}`},
+		"a setting beside one that may be changed": {aws, `{"aws":{"hostedZoneRole":"x","account":"z"}}`},
+	} {
+		t.Run("refused: "+name, func(t *testing.T) {
+			assertRefused(t, a.merge(t, test.cluster, `{"spec":{"clusterMetadata":{"platform":`+test.patch+`}}}`), "of clusterMetadata.platform of an installed cluster, only")
+		})
+	}
+}
+
 // inventories are inventories that are refused, with the sentence that is said.
 var inventories = map[string]struct{ inventory, sentence string }{
 	"a list of customizations":     {"[{name: a}]", "write 'inventory: {clusterDeployments: [{name: blue}]}'"},

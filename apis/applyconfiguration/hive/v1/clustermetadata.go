@@ -26,7 +26,8 @@ type ClusterMetadataApplyConfiguration struct {
 	MetadataJSONSecretRef *LocalObjectReferenceApplyConfiguration `json:"metadataJSONSecretRef,omitempty"`
 	// nodeAccessSecretRef names a Secret of type hive.openshift.io/node-access, by which machines join the cluster as nodes. Unset means that the cluster takes none.
 	NodeAccessSecretRef *LocalObjectReferenceApplyConfiguration `json:"nodeAccessSecretRef,omitempty"`
-	// platform is what the installer records about the platform that the cluster is on.
+	// platform is what the installer records about the platform that the cluster is on. Once the cluster is installed, hostedZoneRole of aws, resourceGroupName of azure and networkProjectID
+	// of gcp can be set and changed.
 	Platform *runtime.RawExtension `json:"platform,omitempty"`
 }
 
