@@ -129,10 +129,18 @@ func (p *pass) contents(a poolplan.CreateCluster) ([]client.Object, error) {
 		objects = append(objects, install)
 		gvk := install.GroupVersionKind()
 		cd.Spec.ClusterInstallRef = &hivev1.ClusterInstallLocalReference{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: a.Namespace}
+		if onlyImageSet(cd.Spec.Provisioning) {
+			cd.Spec.Provisioning = nil
+		}
 	}
 	// Before the ClusterDeployment, as all else: a replica that sees it sees how many machines it waits for.
 	objects = append(objects, newMachinePools(p.pool, a.Namespace)...)
 	return append(objects, cd), nil
+}
+
+// onlyImageSet says whether provisioning names an image set and nothing else. An install object names it by itself, and Hive's admission refuses a ClusterDeployment with both.
+func onlyImageSet(how *hivev1.Provisioning) bool {
+	return how.InstallConfigSecretRef == nil && how.CustomizationRef == nil && len(how.InstallerEnv) == 0
 }
 
 // newMachinePools makes the MachinePools of a new cluster. Their owner is the ClusterDeployment, as soon as they are served.

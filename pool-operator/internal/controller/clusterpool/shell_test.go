@@ -237,6 +237,7 @@ func TestInstallObjectsAreMadeFromTheTemplate(t *testing.T) {
 	require.NoError(t, s.passes("p", 3))
 	cd := s.clusters()[0]
 	require.Equal(t, hivev1.ClusterInstallLocalReference{Group: "extensions.example.com", Version: "v1", Kind: "Install", Name: cd.Name}, *cd.Spec.ClusterInstallRef)
+	require.Nil(t, cd.Spec.Provisioning, "Hive's admission refuses both")
 	install := &unstructured.Unstructured{}
 	install.SetGroupVersionKind(schema.GroupVersionKind{Group: "extensions.example.com", Version: "v1", Kind: "Install"})
 	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(&cd), install))
@@ -244,6 +245,19 @@ func TestInstallObjectsAreMadeFromTheTemplate(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"replicas": int64(3), "clusterDeploymentRef": map[string]any{"name": cd.Name}, "imageSetRef": map[string]any{"name": testobj.ImageSetName},
 	}, install.Object["spec"])
+}
+
+func TestInstallObjectsComeBesideTheConfigThatAPoolHas(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, testobj.ClusterImageSet(testobj.ImageSetName), testobj.Pool("p", testobj.InstallConfigTemplate("template"), func(p *hivev1.ClusterPool) {
+		p.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
+		p.Spec.ClusterInstallTemplate = &hivev1.ClusterInstallTemplate{APIVersion: "extensions.example.com/v1", Kind: "Install"}
+	}), testobj.Secret(testobj.Namespace, "template", hivev1.SecretKeyInstallConfig, "a: b"))
+	require.NoError(t, s.passes("p", 3))
+	cd := s.clusters()[0]
+	require.NotNil(t, cd.Spec.ClusterInstallRef)
+	require.Equal(t, &hivev1.Provisioning{
+		ImageSetRef: &hivev1.ClusterImageSetReference{Name: testobj.ImageSetName}, InstallConfigSecretRef: &hivev1.LocalObjectReference{Name: cd.Name + "-install-config"},
+	}, cd.Spec.Provisioning)
 }
 
 func TestSecretsStayOutOfErrors(t *testing.T) {
