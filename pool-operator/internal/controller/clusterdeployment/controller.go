@@ -116,7 +116,7 @@ func (r *Reconciler) settle(ctx context.Context, cluster *hivev1.ClusterDeployme
 		}
 		snapshot.Refused = refused
 		decision = hostedplan.Plan(r.Clock.Now(), snapshot)
-		if len(decision.Actions) == 0 || refused != nil {
+		if settled := len(decision.Actions) == 0 || snapshot.Refused != nil; settled {
 			return decision, nil
 		}
 		if refused, err = r.execute(ctx, cluster, decision.Actions); err != nil {
