@@ -189,16 +189,22 @@ func (r *Reconciler) setFinalizer(ctx context.Context, pool *hivev1.ClusterPool,
 	return nil
 }
 
-// releasePool removes the pool's finalizer. It first asks the API server whether anything is left: no controller would remove that afterwards.
+// releasePool removes the pool's finalizer. It first asks the API server whether a cluster is left: no controller would remove that afterwards. One that only carries the pool's labels does not
+// belong to it.
 func (r *Reconciler) releasePool(ctx context.Context, pool *hivev1.ClusterPool) error {
-	clusters := metadataList("")
-	clusters.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeploymentList"))
-	err := r.Live.List(ctx, clusters, client.Limit(1), client.MatchingLabels{hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name})
+	clusters := &hivev1.ClusterDeploymentList{}
+	err := r.Live.List(ctx, clusters, client.MatchingLabels{hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name})
 	if err != nil {
 		return fmt.Errorf("looking for clusters of pool %s/%s: %w", pool.Namespace, pool.Name, err)
 	}
-	if len(clusters.Items) > 0 {
-		return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), pool.Name, errOldPool)
+	for i := range clusters.Items {
+		member, err := r.isMember(ctx, pool, &clusters.Items[i])
+		if err != nil {
+			return err
+		}
+		if member {
+			return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), pool.Name, errOldPool)
+		}
 	}
 	return r.setFinalizer(ctx, pool, false)
 }

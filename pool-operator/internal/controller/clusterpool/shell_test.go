@@ -260,6 +260,22 @@ func TestInstallObjectsComeBesideTheConfigThatAPoolHas(t *testing.T) {
 	}, cd.Spec.Provisioning)
 }
 
+// A cluster that carries the labels of a pool's clusters and does not belong to it, as one of Hive whose namespace was not labelled, is none that the pool has to delete first.
+func TestAPoolGoesBesideClustersThatAreNotItsOwn(t *testing.T) {
+	foreign := &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "p-ccccc", Name: "p-ccccc", UID: "foreign", Labels: map[string]string{
+			hivev1.LabelClusterPoolNamespace: testobj.Namespace, hivev1.LabelClusterPoolName: "p",
+		}},
+		Spec: hivev1.ClusterDeploymentSpec{ClusterPoolRef: &hivev1.ClusterPoolReference{Namespace: testobj.Namespace, PoolName: "p"}},
+	}
+	s := newShell(t, interceptor.Funcs{}, testobj.Pool("p", testobj.Size(0), testobj.Held()), testobj.ClusterImageSet(testobj.ImageSetName), foreign,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: foreign.Namespace, Labels: map[string]string{hivev1.LabelNamespaceClusterPoolName: "p"}}})
+	require.NoError(t, s.client.Delete(t.Context(), s.pool("p")))
+	require.NoError(t, s.passes("p", 4))
+	require.True(t, apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKey{Namespace: testobj.Namespace, Name: "p"}, &hivev1.ClusterPool{})), "the pool waits for a cluster that is not its own")
+	require.Len(t, s.clusters(), 1, "it is nobody's to delete here")
+}
+
 func TestSecretsStayOutOfErrors(t *testing.T) {
 	s := newShell(t, interceptor.Funcs{}, testobj.ClusterImageSet(testobj.ImageSetName), testobj.Pool("p", testobj.InstallConfigTemplate("template")),
 		testobj.Secret(testobj.Namespace, "template", hivev1.SecretKeyInstallConfig, "sesame: [unclosed"))
