@@ -70,13 +70,15 @@ type Reconciler struct {
 	mu sync.Mutex
 	// answered is when the cluster of a host answered last, or was asked first.
 	answered map[domain.HostKey]time.Time
+	// began is when this process first went on with the departure of a host. Pods get their time to leave from then: while no process asks, no pod is evicted.
+	began map[domain.HostKey]time.Time
 	// silent are clusters that did not answer, by id, with whether a host asks them again. A cluster that accepts requests and answers none would otherwise occupy all workers.
 	silent map[string]bool
 }
 
 // New returns a Reconciler.
 func New(d Deps) *Reconciler {
-	return &Reconciler{Deps: d, answered: map[domain.HostKey]time.Time{}, silent: map[string]bool{}}
+	return &Reconciler{Deps: d, answered: map[domain.HostKey]time.Time{}, began: map[domain.HostKey]time.Time{}, silent: map[string]bool{}}
 }
 
 // SetupWithManager registers the controller.
@@ -221,7 +223,7 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	}
 	until := release.StartedAt // a cluster that is deleted is not drained
 	if deployment.DeletionTimestamp == nil {
-		until = until.Add(r.drainTimeout(ctx, h))
+		until = r.drainsSince(h).Add(r.drainTimeout(ctx, h))
 	}
 	former := *h
 	former.ClusterID, former.Stamps.Binding = release.ClusterID, release.Binding
@@ -292,6 +294,16 @@ func (r *Reconciler) drainTimeout(ctx context.Context, h *domain.Host) time.Dura
 	return DrainTimeout
 }
 
+// drainsSince is when the pods of a host were first asked to leave, by this process.
+func (r *Reconciler) drainsSince(h *domain.Host) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if began, known := r.began[h.HostKey]; !known || began.Before(h.Release.StartedAt) {
+		r.began[h.HostKey] = r.Clock.Now()
+	}
+	return r.began[h.HostKey]
+}
+
 func (r *Reconciler) since(key domain.HostKey, now time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,4 +323,5 @@ func (r *Reconciler) forget(key domain.HostKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.answered, key)
+	delete(r.began, key)
 }

@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -280,4 +282,60 @@ func TestAClusterThatHangsIsAskedByOneHostAtATime(t *testing.T) {
 		brief(n)
 		assert.Contains(t, s.left[key(n)], "did not answer for 2m0s")
 	}
+}
+
+// crowded is an API server with the Node worker-1, on which a pod is that a PodDisruptionBudget keeps. It counts what is asked of the pod, and how often the Node is deleted.
+func crowded(t *testing.T) (url string, evictions, deletions *atomic.Int64) {
+	t.Helper()
+	evictions, deletions = &atomic.Int64{}, &atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer := `{"kind":"Status","apiVersion":"v1","status":"Success"}`
+		switch resource := path.Base(r.URL.Path); {
+		case resource == "worker-1" && r.Method == http.MethodDelete:
+			deletions.Add(1)
+		case resource == "worker-1":
+			answer = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-1"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+		case resource == "eviction":
+			evictions.Add(1)
+			w.WriteHeader(http.StatusTooManyRequests)
+			answer = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429}`
+		case resource == "pods":
+			answer = `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"shop","name":"database"},"status":{"phase":"Running"}}]}`
+		case resource == "certificatesigningrequests":
+			answer = `{"kind":"CertificateSigningRequestList","apiVersion":"certificates.k8s.io/v1","items":[]}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, evictions, deletions
+}
+
+// Pods have their time to leave also where the service was away when, or since, the release began.
+func TestPodsHaveTheirTimeToLeaveWhereTheServiceWasAway(t *testing.T) {
+	url, evictions, deletions := crowded(t)
+	deployment, secret := taker(url)
+	api := builder(t).WithObjects(deployment, secret).Build()
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	tokens, err := workload.NewTokens([]byte("key"))
+	require.NoError(t, err)
+	s := &service{host: domain.Host{
+		HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h1"}, State: lifecycle.Reclaiming,
+		Release: domain.Release{ClusterID: "1", Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}, NodeName: "worker-1", StartedAt: clock.Now().Add(-time.Hour)},
+	}}
+	r := release.New(release.Deps{Client: api, Live: api, Service: s, Tokens: tokens, Clock: clock})
+	for asked := range int64(2) {
+		result, err := r.Reconcile(t.Context(), s.host.HostKey)
+		require.NoError(t, err)
+		assert.Positive(t, result.RequeueAfter)
+		assert.Equal(t, asked+1, evictions.Load())
+		assert.Zero(t, deletions.Load(), "the budget of the pod is respected")
+		clock.SetTime(clock.Now().Add(release.DrainTimeout - time.Second))
+	}
+	result, err := r.Reconcile(t.Context(), s.host.HostKey)
+	require.NoError(t, err)
+	assert.Zero(t, result)
+	assert.Equal(t, int64(1), deletions.Load())
+	require.Len(t, s.notes, 1)
+	assert.Contains(t, s.notes[0], "shop/database")
 }
