@@ -6,6 +6,7 @@ package app
 import (
 	"errors"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -119,4 +120,118 @@ func staysInstalled(t *testing.T, database ...func(*Options)) {
 	}, kubePatience, 50*time.Millisecond, "its registration is refused")
 	assert.Zero(t, third.received(api.StepTypeInstall))
 	assert.True(t, completed())
+}
+
+// staysAsItIs boots the machine of an installed Agent from the discovery image again: it is known as installed, and its disk is not written.
+func staysAsItIs(c *cluster, agent *agentv1.Agent, infraEnv *agentv1.InfraEnv, image, state string) {
+	c.Helper()
+	m := c.bootWith(string(infraEnv.UID), image, 1, 0)
+	c.until(agent, "it is "+state, func() bool {
+		return agent.Status.DebugInfo.State == state && strings.Contains(c.eventsOf(infraEnv), "host_restored") && is(agent, agentv1.ConditionSpecSynced, agentv1.ReasonSyncOK) ||
+			m.received(api.StepTypeInstall) > 0
+	})
+	assert.Zero(c, m.received(api.StepTypeInstall), "its disk is not written again")
+	assert.Equal(c, "Done", agent.Status.Progress.CurrentStage)
+	m.stop()
+}
+
+// A cluster that a machine joined need not have been installed by this service, so that its AgentClusterInstall says nothing of an installation.
+func TestAMachineThatJoinedAClusterIsNotInstalledAgainWhenTheDatabaseIsLost(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	infraEnv := c.infraEnv("rack")
+	image := c.token(infraEnv)
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bind(agent, deployment)
+	m.stop()
+
+	lose(c)
+	staysAsItIs(c, agent, infraEnv, image, "added-to-existing-cluster")
+}
+
+// goBack stops the service, and starts it again with its database or, with one of before, with that. It returns a copy of the database as it was.
+func goBack(c *cluster, before string) (kept string) {
+	c.Helper()
+	c.stop()
+	kept = filepath.Join(c.TempDir(), "kept.db")
+	content, err := os.ReadFile(c.options.Database)
+	require.NoError(c, err)
+	require.NoError(c, os.WriteFile(kept, content, 0o600))
+	if before != "" {
+		c.options.Database = before
+	}
+	c.start(strings.TrimPrefix(c.base, "http://"))
+	return kept
+}
+
+// A database that is restored from a backup says less than Agents do of machines that were installed since.
+func TestMachinesAreNotInstalledAgainByADatabaseFromBefore(t *testing.T) {
+	t.Parallel()
+	t.Run("with its cluster, to which it was bound", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t, withSystem(t))
+		infraEnv := c.infraEnv("rack")
+		image := c.token(infraEnv)
+		m := c.boot(infraEnv, 1, 0)
+		agent := c.agent(m)
+		deployment, install := c.deployment()
+		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName, a.Spec.Approved = reference(deployment), true })
+		c.until(agent, "it is bound", func() bool { return agent.Status.DebugInfo.State == "known" })
+		before := goBack(c, "")
+		change(c, install, func(a *hiveextv1.AgentClusterInstall) { a.Spec.HoldInstallation = false })
+		c.until(agent, "it is installed", func() bool { return agent.Status.DebugInfo.State == "installed" })
+		c.until(install, "it is installed", func() bool {
+			return hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted) && install.Spec.ClusterMetadata != nil
+		})
+		m.stop()
+		goBack(c, before)
+		staysAsItIs(c, agent, infraEnv, image, "installed")
+	})
+	for name, known := range map[string]bool{"in a cluster that was there": true, "in a cluster that was there, new to the service": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, withSystem(t))
+			infraEnv := c.infraEnv("rack")
+			image := c.token(infraEnv)
+			deployment, _ := c.takesNodes()
+			require.Eventually(t, func() bool {
+				answer, _ := get(t, c.base+"/api/assisted-install/v2/clusters/"+string(deployment.UID))
+				return answer.StatusCode == http.StatusOK
+			}, kubePatience, 50*time.Millisecond, "the service knows the cluster")
+			var m *machine
+			if known {
+				m = c.boot(infraEnv, 1, 0)
+				c.agent(m)
+			}
+			before := goBack(c, "")
+			if !known {
+				m = c.boot(infraEnv, 1, 0)
+			}
+			agent := c.agent(m)
+			c.bind(agent, deployment)
+			m.stop()
+			goBack(c, before)
+			staysAsItIs(c, agent, infraEnv, image, "added-to-existing-cluster")
+		})
+	}
+}
+
+// A machine that is deregistered over REST comes back with what its Agent says.
+func TestAMachineThatWasDeregisteredIsInstalledAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	infraEnv := c.infraEnv("rack")
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bind(agent, deployment)
+	m.stop()
+	code, answer := call(t, http.MethodDelete, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID)+"/hosts/"+m.HostID().String(), "")
+	require.Equal(t, http.StatusNoContent, code, answer)
+	c.says(agent, agentv1.ConditionConnected, agentv1.ReasonNotAvailable)
+	again := c.boot(infraEnv, 1, 0)
+	c.until(agent, "it is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	assert.Equal(t, 1, again.received(api.StepTypeInstall))
 }

@@ -246,25 +246,43 @@ func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
 	assert.Equal(t, "The cluster is gone", agent.Status.DeprovisionInfo.Message)
 }
 
-// A machine that was to be wiped is not free because the service lost its data: the status of its Agent says so.
+// A machine that was to be wiped is not free because the service lost its data, or has those of before: the status of its Agent says so.
 func TestAMachineThatIsNotWipedIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
 	t.Parallel()
+	for name, lost := range map[string]bool{"lost": true, "of before": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			staysUnreleased(t, lost)
+		})
+	}
+}
+
+func staysUnreleased(t *testing.T, lost bool) {
+	t.Helper()
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} })
 	image := c.token(infraEnv)
 	m := c.boot(infraEnv, 1, 0)
 	agent := c.agent(m)
+	before := ""
+	if !lost {
+		before = goBack(c, "")
+	}
 	deployment, _ := c.takesNodes()
 	c.bind(agent, deployment)
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
 	m.stop()
 
-	lose(c)
+	if before != "" {
+		goBack(c, before)
+	} else {
+		lose(c)
+	}
 	second := c.bootWith(string(infraEnv.UID), image, 1, 0)
 	c.until(agent, "it says why it is not free", func() bool {
 		released := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
-		return released.Reason == agentv1.ReasonWipeFailed && strings.Contains(released.Message, "the disk that was written is not recorded")
+		return released != nil && released.Reason == agentv1.ReasonWipeFailed && strings.Contains(released.Message, "the disk that was written is not recorded")
 	})
 	assert.Equal(t, "insufficient-unbound", agent.Status.DebugInfo.State)
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })

@@ -38,6 +38,9 @@ type Event struct {
 	Reported bool
 }
 
+// EventHostDeregistered is the name of the event of a host that a user deleted.
+const EventHostDeregistered = "host_deregistered"
+
 // ReportedEvents is how many events are kept of those that one host reported.
 const ReportedEvents = 100
 

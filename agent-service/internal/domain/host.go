@@ -61,8 +61,10 @@ type Host struct {
 	UpdatedAt      time.Time
 	Bootstrap      bool
 	// Attempts is how often the installation began again in this boot.
-	Attempts        int `json:",omitempty"`
-	Progress        Progress
+	Attempts int `json:",omitempty"`
+	Progress Progress
+	// InstalledAt is when the last installation ended that Progress tells no more of, zero for none.
+	InstalledAt     time.Time `json:",omitzero"`
 	Validations     []validate.Result
 	NTPSources      []validate.NTPSource
 	InventoryAt     time.Time
@@ -102,6 +104,8 @@ type Host struct {
 	Reservation Reservation `json:",omitzero"`
 	// Release is the last one, zero for a host that has not been bound since it is known, and for one that is bound.
 	Release Release `json:",omitzero"`
+	// ReleaseMovedAt is when the same machine took the last release over as a host of another InfraEnv, zero for never.
+	ReleaseMovedAt time.Time `json:",omitzero"`
 	// Addressing is of the last installation, zero where the InfraEnv names no pools.
 	Addressing Addressing `json:",omitzero"`
 	HostSettings
@@ -154,6 +158,24 @@ type Progress struct {
 // to the cluster, and stay with it when the host is freed or deleted.
 func (h *Host) OwesLogs(clusterID string) bool {
 	return h.ClusterID == clusterID || h.ClusterID == "" && h.PreviousCluster == clusterID && h.State == lifecycle.UnbindingPendingUserAction
+}
+
+// ForgetProgress drops the progress, and remembers an installation that ended.
+func (h *Host) ForgetProgress() {
+	if h.Progress.Stage == lifecycle.StageDone {
+		h.InstalledAt = h.Progress.StageUpdatedAt
+	}
+	h.Progress = Progress{}
+}
+
+// Missed is true for an installation that ended at a time, in whole seconds, and that is later than all that the host knows of: it is of before that, as in a database that was
+// restored from a backup.
+func (h *Host) Missed(installedAt time.Time) bool {
+	known := h.InstalledAt
+	if h.Progress.Stage == lifecycle.StageDone {
+		known = h.Progress.StageUpdatedAt
+	}
+	return installedAt.After(known.Add(time.Second))
 }
 
 // WhyUnprepared says which check before the installation failed.

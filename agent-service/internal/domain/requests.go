@@ -110,6 +110,8 @@ type EventFilter struct {
 	HostIDs    []string
 	Severities []string
 	Categories []string
+	// Names are those of the event catalogue.
+	Names []string
 	// Message is a part of the message, whatever the case.
 	Message string
 	// ClusterLevel adds events of the cluster itself when HostIDs chooses hosts.

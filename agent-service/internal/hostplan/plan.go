@@ -107,10 +107,12 @@ func (p *Plan) Apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayT
 			h.Twin, h.TwinAt, h.Said = "", time.Time{}, domain.Said{}
 			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images, h.ImagesDetail = emptySummary, nil, noChecks, nil, true, validate.Unknown, ""
 		case lifecycle.ForgetInstallation:
-			h.Progress, h.Bootstrap, h.Attempts = domain.Progress{}, false, 0
+			h.ForgetProgress()
+			h.Bootstrap, h.Attempts = false, 0
 			h.ForgetPreparation()
 		case lifecycle.ForgetProgress:
-			h.Progress, h.Attempts = domain.Progress{}, h.Attempts+1
+			h.ForgetProgress()
+			h.Attempts++
 		case lifecycle.LeaveCluster:
 			h.Leave(p.Now)
 		case lifecycle.JoinCluster:

@@ -317,7 +317,7 @@ func (s *Hosts) DeleteHost(ctx context.Context, by domain.Principal, key domain.
 			refused.Message = domain.Truncate("Host "+h.FreeLabel()+": failed to deregister: "+err.Error(), 2000)
 			return err
 		}
-		w.Tell(h, h.ClusterID, domain.Info, "host_deregistered", true, "Host %s: deregistered", h.FreeLabel())
+		w.Tell(h, h.ClusterID, domain.Info, domain.EventHostDeregistered, true, "Host %s: deregistered", h.FreeLabel())
 		w.DropHost(key)
 		if h.ClusterID != "" {
 			return w.RefreshCluster(ctx, h.ClusterID)

@@ -493,7 +493,7 @@ func (r reader) Events(ctx context.Context, f domain.EventFilter) (domain.List[d
 	case len(hosts) > 0:
 		query = within(query, "host_id", hosts)
 	}
-	query = within(within(query, "severity", f.Severities), "category", f.Categories)
+	query = within(within(within(query, "severity", f.Severities), "category", f.Categories), "name", f.Names)
 	if f.Message != "" {
 		query = query.Where("lower(message)"+like, containing(f.Message))
 	}

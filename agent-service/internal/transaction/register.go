@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
@@ -43,7 +44,7 @@ func (w *Work) Register(ctx context.Context, key domain.HostKey, request domain.
 	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.Now
 	h.Stamps.Registration = w.NewStamp()
 	h.Admission, h.Resident = domain.Generations{}, false
-	inherit(h, elsewhere)
+	inherit(h, elsewhere, w.Now)
 	h.Release.WipeFailure = "" // it is tried again
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
@@ -130,13 +131,13 @@ func (w *Work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 
 // inherit gives a host the release of the same machine in another InfraEnv, with what is still to be wiped. Only one of them may have it: the other would wipe what is
 // written meanwhile.
-func inherit(h *domain.Host, elsewhere []*domain.Host) {
+func inherit(h *domain.Host, elsewhere []*domain.Host, now time.Time) {
 	for _, other := range elsewhere {
 		if h.ClusterID != "" || h.Release.Underway() || !other.Release.Underway() {
 			continue
 		}
 		h.Release, h.Written = other.Release, append(slices.Clone(h.Written), other.Written...)
-		other.Release, other.Written = domain.Release{}, nil
+		other.Release, other.ReleaseMovedAt, other.Written = domain.Release{}, now, nil
 	}
 }
 
@@ -156,7 +157,7 @@ func (w *Work) supersede(ctx context.Context, elsewhere []*domain.Host) error {
 	return nil
 }
 
-// RestoreHost makes a host installed that was installed before the service lost its data.
+// RestoreHost makes a host installed that was installed before the service lost its data. Conflict HostDeregistered for one that was deregistered since, on purpose.
 func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error) {
 	e, err := w.InfraEnv(ctx, key.InfraEnvID)
 	if err != nil {
@@ -175,6 +176,11 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	h, err := w.TrackHost(ctx, key)
 	if err != nil {
 		return nil, err
+	}
+	if h == nil || h.CreatedAt.After(from.InstalledAt) {
+		if err := w.notDeregistered(ctx, key, from.InstalledAt); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case h == nil:
@@ -196,6 +202,17 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	}
 	w.Tell(h, h.ClusterID, domain.Warning, "host_restored", true, "Host %s: restored as %s, as its Agent says: the service lost its data", h.FreeLabel(), h.State)
 	return h, w.RefreshCluster(ctx, c.ID)
+}
+
+// notDeregistered refuses a host that was deregistered after a time. It was not lost: its machine comes back as a new one.
+func (w *Work) notDeregistered(ctx context.Context, key domain.HostKey, since time.Time) error {
+	found, err := w.Events(ctx, domain.EventFilter{
+		InfraEnvID: key.InfraEnvID, HostIDs: []string{key.HostID}, Names: []string{domain.EventHostDeregistered}, Descending: true, Page: domain.Page{Limit: 1},
+	})
+	if err != nil || len(found.Items) == 0 || found.Items[0].LastAt.Before(since) {
+		return err
+	}
+	return domain.Refuse(domain.Conflict, "HostDeregistered", "host %s was deregistered after it was installed", key.HostID)
 }
 
 // RestoreRelease goes on with the release of a host that the service lost with its data, before the host was free: what was written to is not known any more. Wipe is

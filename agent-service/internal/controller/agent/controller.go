@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	}
 	switch {
 	case seen.waits:
-		seen.obstacle = domain.Refuse(domain.Invalid, clusterNotFound, "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", ClusterKey(seen.agent))
+		seen.obstacle = domain.Refuse(domain.Invalid, clusterNotFound, "the service lost its data, and has not got ClusterDeployment %s, which the host was installed in, back from its AgentClusterInstall yet", ClusterKey(seen.agent))
 	case seen.host != nil:
 		seen.obstacle = r.state(ctx, seen)
 		if domain.ReasonOf(seen.obstacle) == clusterNotFound && justBound(seen.agent, time.Now()) {

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
 // installation is what the status of an Agent says of an installation that ended.
@@ -37,8 +39,8 @@ func installationOf(agent *agentv1.Agent) installation {
 	return installation{clusterID: address.Query().Get("cluster_id"), at: progress.StageUpdateTime.UTC()}
 }
 
-// InstalledBefore is true for an Agent whose status says that its host was installed in a cluster before the host h, which the service knows now, was made: the
-// service lost its data in between. Without a host it is true for every Agent whose status says that it was installed.
+// InstalledBefore is true for an Agent whose status says that its host was installed in a cluster, of which the host h knows nothing: the service lost its data since, or works with those of
+// before. Without a host it is true for every Agent whose status says that it was installed.
 func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 	was := installationOf(agent)
 	switch {
@@ -49,8 +51,7 @@ func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 	case h.ClusterID != "" && h.ClusterID != was.clusterID:
 		return false
 	}
-	const precision = time.Second // of times in a status
-	return (lifecycle.Unbound(h.State) || lifecycle.Idle(h.State)) && h.CreatedAt.After(was.at.Add(precision))
+	return (lifecycle.Unbound(h.State) || lifecycle.Idle(h.State)) && h.Missed(was.at)
 }
 
 // restore brings back an installed host that the service lost with its data. Until its cluster is back, the status keeps what it says of the installation.
@@ -76,25 +77,52 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 		return nil
 	case err != nil:
 		return err
-	case cluster.RestoredAt.IsZero():
-		return nil // it was not lost: who deleted the host did so on purpose
+	case seen.host == nil && cluster.RestoredAt.IsZero() && cluster.CreatedAt.Before(was.at):
+		return nil // the cluster was not lost: the host was deregistered; or it was lost, and is restored when its machine registers
 	}
 	status := &seen.agent.Status
 	_, err = r.Service.RestoreHost(ctx, domain.Kubernetes, seen.key, domain.RestoredHost{
 		ClusterID: was.clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
 		MACAddresses: macs(status.Inventory.Interfaces),
 	})
+	if domain.ReasonOf(err) == "ClusterNotInstalled" {
+		seen.waits, err = r.comesBack(ctx, deployment)
+		return err
+	}
 	if domain.KindOf(err) == domain.NotFound {
 		seen.soon = true
 		return nil
 	}
 	if err != nil && domain.KindOf(err) != domain.Unavailable && domain.KindOf(err) != "" {
-		return nil // the cluster is not installed: nothing is restored
+		return nil // the host was deregistered on purpose
 	}
 	if err == nil {
 		err = r.observeHost(ctx, seen)
 	}
 	return err
+}
+
+// comesBack is true for a cluster that is installed as its AgentClusterInstall says, and not as the service says: it is restored at any moment.
+func (r *Reconciler) comesBack(ctx context.Context, deployment *hivev1.ClusterDeployment) (bool, error) {
+	var installs hiveextv1.AgentClusterInstallList
+	if err := r.Client.List(ctx, &installs, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the AgentClusterInstalls of namespace %s: %w", deployment.Namespace, err)
+	}
+	for i := range installs.Items {
+		install := &installs.Items[i]
+		if ref := deployment.Spec.ClusterInstallRef; ref != nil && ref.Name != install.Name {
+			continue
+		}
+		if install.Spec.ClusterDeploymentRef.Name == deployment.Name && WasInstalled(install) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// WasInstalled is true for an object that says that its cluster was installed: both are written when that is done, and an installed cluster stays installed.
+func WasInstalled(install *hiveextv1.AgentClusterInstall) bool {
+	return install.Spec.ClusterMetadata != nil && hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted)
 }
 
 // macs are those of the interfaces, in lower case.
@@ -108,12 +136,11 @@ func macs(interfaces []agentv1.Interface) []string {
 	return found
 }
 
-// lostRelease is true for an Agent whose status says that its machine is not free yet, before the host h was made, which the service knows now: the service lost its data.
+// lostRelease is true for an Agent whose status says that its machine is not free yet, where the host h knows of no release: the service lost its data since, or works with those of before.
 func lostRelease(agent *agentv1.Agent, h *domain.Host) bool {
 	said := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
-	const precision = time.Second // of times in a status
 	return h != nil && h.ClusterID == "" && h.Release.StartedAt.IsZero() && said != nil && said.Status == corev1.ConditionFalse &&
-		h.CreatedAt.After(said.LastTransitionTime.Add(precision))
+		said.LastTransitionTime.After(h.ReleaseMovedAt)
 }
 
 // restoreRelease keeps a machine from its next cluster that was to be wiped before the service lost its data.

@@ -15,18 +15,12 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
-
-// wasInstalled is true for an object that says that its cluster was installed: both are written when that is done, and an installed cluster stays installed.
-func wasInstalled(install *hiveextv1.AgentClusterInstall) bool {
-	return install.Spec.ClusterMetadata != nil && hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted)
-}
 
 // observeLoss finds out whether the service lost a cluster that is installed.
 func (r *Reconciler) observeLoss(ctx context.Context, seen *snapshot) error {
 	known := seen.cluster != nil && hostplan.TakesDayTwo(seen.cluster)
-	if known || seen.deployment == nil || !wasInstalled(seen.install) {
+	if known || seen.deployment == nil || !agentctl.WasInstalled(seen.install) {
 		return nil
 	}
 	completed := hivev1.FindCondition(seen.install.Status.Conditions, hivev1.ClusterInstallCompleted)

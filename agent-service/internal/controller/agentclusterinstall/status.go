@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -49,7 +50,7 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 	said := *seen.install.Status.DeepCopy()
 	conditions := []hivev1.Condition{synced(seen.obstacle), ignored(&seen.install.Spec)}
 	switch {
-	case seen.cluster == nil && wasInstalled(seen.install):
+	case seen.cluster == nil && agentctl.WasInstalled(seen.install):
 		// The status of a cluster that the service lost stays: the cluster is restored from it.
 	case seen.cluster == nil:
 		for _, kind := range []string{agentv1.ConditionValidated, hivev1.ClusterInstallRequirementsMet} {
