@@ -92,6 +92,51 @@ func TestAnOperatorGoesAndItsObjectsStay(t *testing.T) {
 	assert.Nil(t, claim.GetDeletionTimestamp())
 }
 
+// What users put beside an operator stays with the objects: a Secret such as the key of agent-service's tokens, or its database on a volume, cannot be made again. It
+// goes where the objects are deleted.
+func TestWhatUsersPutBesideAnOperatorStays(t *testing.T) {
+	plane, config := environmenttest.ControlPlane(t)
+	c := cluster{plane: plane}
+	var err error
+	c.Client, err = client.New(config, client.Options{})
+	require.NoError(t, err)
+	for _, dir := range []string{"deploy/crds/agent-service", "deploy/overlays/kind/agent-service"} {
+		apply(t, config, dir)
+	}
+	const namespace = "muster-agent-service"
+	key, volume, deployment := object("", "v1", "Secret"), object("", "v1", "PersistentVolumeClaim"), object("apps", "v1", "Deployment")
+	key.SetNamespace(namespace)
+	key.SetName("agent-service-token-key")
+	require.NoError(t, c.Create(t.Context(), key))
+	env := object("agent-install.openshift.io", "v1beta1", "InfraEnv")
+	env.SetNamespace(namespace)
+	env.SetName("rack")
+	env.Object["spec"] = map[string]any{"pullSecretRef": map[string]any{"name": "pull"}}
+	require.NoError(t, c.Create(t.Context(), env))
+
+	out, err := c.run(t, "--overlay", "kind", "agent-service")
+	require.NoError(t, err)
+	assert.Contains(t, out, "the namespace "+namespace+" stays")
+	assert.False(t, c.has(t, deployment, namespace, "agent-service"))
+	for _, o := range []*unstructured.Unstructured{key, env, volume} {
+		name := o.GetName()
+		if name == "" {
+			name = "agent-service"
+		}
+		assert.True(t, c.has(t, o, namespace, name), "the %s stays", o.GetKind())
+		assert.Nil(t, o.GetDeletionTimestamp(), o.GetKind())
+	}
+	of := object("", "v1", "Namespace")
+	require.True(t, c.has(t, of, "", namespace))
+	assert.Nil(t, of.GetDeletionTimestamp())
+
+	_, err = c.run(t, "--overlay", "kind", "--delete-objects", "agent-service")
+	require.NoError(t, err)
+	if c.has(t, of, "", namespace) {
+		assert.NotNil(t, of.GetDeletionTimestamp())
+	}
+}
+
 // Without its operator an object with a finalizer stays: the user is told which, and decides; then nothing is left.
 func TestObjectsWithoutTheirOperatorAreNamedAndForced(t *testing.T) {
 	c := start(t)
