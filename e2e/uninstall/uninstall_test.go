@@ -206,3 +206,57 @@ func TestAnUnknownOperatorIsRefused(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, string(out), "there is no operator pool")
 }
+
+// Without ipam-operator nothing converts Metal3DataTemplates. They are asked for as they are stored, so that they can be deleted and forced.
+func TestTemplatesThatNothingConvertsAreForced(t *testing.T) {
+	c := start(t)
+	config, err := environment.Read(c.plane.Kubeconfig())
+	require.NoError(t, err)
+	apply(t, config, "deploy/crds/network-data")
+	apply(t, config, "deploy/overlays/standalone/ipam-operator")
+	template := made(t, c, "infrastructure.cluster.x-k8s.io", "v1beta1", "Metal3DataTemplate", "workers", map[string]any{"clusterName": "c"})
+	template.SetFinalizers([]string{"metal3datatemplate.infrastructure.cluster.x-k8s.io"})
+	template.SetResourceVersion("")
+	require.NoError(t, c.Patch(t.Context(), template, client.Merge))
+
+	out, err := c.run(t, "--overlay", "standalone", "--delete-objects", "--timeout", "1", "ipam-operator", "network-data")
+	require.Error(t, err)
+	assert.Contains(t, out, "metal3datatemplates.v1beta1.infrastructure.cluster.x-k8s.io default/workers")
+	assert.Contains(t, out, "--force")
+	_, err = c.run(t, "--overlay", "standalone", "--delete-objects", "--force", "--timeout", "1", "ipam-operator", "network-data")
+	require.NoError(t, err)
+	assert.False(t, c.has(t, object("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "", "metal3datatemplates.infrastructure.cluster.x-k8s.io"))
+}
+
+// The operator goes and templates stay: they are served as they are stored, and what lists all kinds, as the deletion of a namespace does, goes on.
+func TestTemplatesStayReadableWithoutTheirOperator(t *testing.T) {
+	c := start(t)
+	config, err := environment.Read(c.plane.Kubeconfig())
+	require.NoError(t, err)
+	apply(t, config, "deploy/crds/network-data")
+	apply(t, config, "deploy/overlays/standalone/ipam-operator")
+	template := made(t, c, "infrastructure.cluster.x-k8s.io", "v1beta1", "Metal3DataTemplate", "workers", map[string]any{"clusterName": "c"})
+	team := object("", "v1", "Namespace")
+	team.SetName("team")
+	require.NoError(t, c.Create(t.Context(), team.DeepCopy()))
+	theirs := object("infrastructure.cluster.x-k8s.io", "v1beta1", "Metal3DataTemplate")
+	theirs.SetNamespace("team")
+	theirs.SetName("workers")
+	theirs.Object["spec"] = template.Object["spec"]
+	require.NoError(t, c.Create(t.Context(), theirs))
+
+	_, err = c.run(t, "--overlay", "standalone", "ipam-operator")
+	require.NoError(t, err)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(template), template))
+	require.NoError(t, c.Delete(t.Context(), team.DeepCopy()))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		assert.True(collect, isGone(t, c, team))
+	}, patience, interval)
+
+	apply(t, config, "deploy/crds/network-data")
+	definition := object("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+	require.True(t, c.has(t, definition, "", "metal3datatemplates.infrastructure.cluster.x-k8s.io"))
+	strategy, _, err := unstructured.NestedString(definition.Object, "spec", "conversion", "strategy")
+	require.NoError(t, err)
+	assert.Equal(t, "Webhook", strategy, "a new installation converts again")
+}
