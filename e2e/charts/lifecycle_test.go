@@ -56,7 +56,9 @@ func newHelm(t *testing.T) helm {
 }
 
 // install installs the chart of an operator with a value.
-func (h helm) install(operator string) {
+func (h helm) install(operator string) { h.installWith(operator, map[string]any{"logLevel": "debug"}) }
+
+func (h helm) installWith(operator string, values map[string]any) {
 	h.Helper()
 	dir := h.TempDir()
 	require.NoError(h, chart.Write(dir, operator, version))
@@ -64,7 +66,7 @@ func (h helm) install(operator string) {
 	require.NoError(h, err)
 	install := action.NewInstall(h.cfg)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = operator, platform, true
-	installed, err := install.RunWithContext(h.Context(), loaded, map[string]any{"logLevel": "debug"})
+	installed, err := install.RunWithContext(h.Context(), loaded, values)
 	require.NoError(h, err)
 	assert.Equal(h, release.StatusDeployed, installed.Info.Status)
 }
