@@ -4,6 +4,8 @@
 package charts_test
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v3/pkg/action"
+	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/release"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/e2e/chart"
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment"
 	"github.com/muster-io/muster/e2e/environment/environmenttest"
 	"github.com/muster-io/muster/e2e/leftovers"
 )
@@ -39,8 +44,9 @@ const (
 type helm struct {
 	*testing.T
 	client.Client
-	config *rest.Config
-	cfg    *action.Configuration
+	config     *rest.Config
+	cfg        *action.Configuration
+	kubeconfig string
 }
 
 func newHelm(t *testing.T) helm {
@@ -52,7 +58,7 @@ func newHelm(t *testing.T) helm {
 	require.NoError(t, cfg.Init(flags, platform, "secret", t.Logf))
 	c, err := client.New(config, client.Options{})
 	require.NoError(t, err)
-	return helm{t, c, config, cfg}
+	return helm{t, c, config, cfg, plane.Kubeconfig()}
 }
 
 // install installs the chart of an operator with a value.
@@ -78,7 +84,10 @@ func (h helm) upgrade(operator string) {
 	loaded, err := loader.Load(filepath.Join(dir, operator))
 	require.NoError(h, err)
 	upgrade := action.NewUpgrade(h.cfg)
-	upgrade.Namespace, upgrade.ReuseValues = platform, true
+	// A value that is new in the later chart.
+	loaded.Values["added"], loaded.Schema = map[string]any{"enabled": false}, nil
+	loaded.Templates = append(loaded.Templates, &helmchart.File{Name: "templates/added.yaml", Data: []byte("{{- if .Values.added.enabled }}\n{{- end }}\n")})
+	upgrade.Namespace, upgrade.ResetThenReuseValues = platform, true
 	upgraded, err := upgrade.RunWithContext(h.Context(), operator, loaded, map[string]any{"replicas": 3})
 	require.NoError(h, err)
 	assert.Equal(h, 2, upgraded.Version)
@@ -162,4 +171,43 @@ func TestHelmInstallsUpgradesAndRemoves(t *testing.T) {
 		}
 		assert.Empty(c, left)
 	}, patience, 500*time.Millisecond)
+}
+
+// The command of docs/helm.md takes fields over that Helm wrote when it installed the kinds of the former version.
+func TestKindsAreUpgradedThatHelmInstalled(t *testing.T) {
+	h := newHelm(t)
+	h.install("ipam-operator")
+	definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+	name := client.ObjectKey{Name: "ippools.ipam.metal3.io"}
+	require.NoError(t, h.Get(t.Context(), name, definition))
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	require.NoError(t, err)
+	const description = "of the former version"
+	require.NoError(t, unstructured.SetNestedField(versions[0].(map[string]any), description, "schema", "openAPIV3Schema", "description"))
+	require.NoError(t, unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
+	require.NoError(t, h.Update(t.Context(), definition, client.FieldOwner(definition.GetManagedFields()[0].Manager)))
+
+	page, err := checkout.Path("docs", "helm.md")
+	require.NoError(t, err)
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, command, found := strings.Cut(string(text), "helm show crds")
+	require.True(t, found)
+	_, command, found = strings.Cut(command, "kubectl ")
+	require.True(t, found)
+	command, _, _ = strings.Cut(command, " -f -")
+	dir := t.TempDir()
+	require.NoError(t, chart.Write(dir, "ipam-operator", later))
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	apply := exec.CommandContext(t.Context(), kubectl, append(strings.Fields(command), "-f", filepath.Join(dir, "ipam-operator", "crds"))...)
+	apply.Env = append(apply.Environ(), "KUBECONFIG="+h.kubeconfig)
+	out, err := apply.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, h.Get(t.Context(), name, definition))
+	versions, _, err = unstructured.NestedSlice(definition.Object, "spec", "versions")
+	require.NoError(t, err)
+	now, _, err := unstructured.NestedString(versions[0].(map[string]any), "schema", "openAPIV3Schema", "description")
+	require.NoError(t, err)
+	assert.NotEqual(t, description, now)
 }
