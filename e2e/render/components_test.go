@@ -166,6 +166,30 @@ func TestTheInventoryIsAComponent(t *testing.T) {
 	}
 }
 
+// The Service of OpenShift's DNS has port 53, and its pods 5353. Policies are asked once the address of a Service was translated to that of a pod.
+func TestNamesAreResolvedInOpenShift(t *testing.T) {
+	objects := mustRender(t, "deploy/overlays/production")
+	objects = append(objects, with(t, "overlays/production/ipam-operator", "inventory")...)
+	found := 0
+	for _, policy := range ofKind[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy") {
+		anywhere, there := map[corev1.Protocol]bool{}, map[corev1.Protocol]bool{}
+		for _, rule := range policy.Spec.Egress {
+			for _, port := range rule.Ports {
+				switch {
+				case port.Port.IntVal == 53 && len(rule.To) == 0:
+					anywhere[*port.Protocol] = true
+				case port.Port.IntVal == 5353 && len(rule.To) == 1:
+					assert.Equal(t, map[string]string{corev1.LabelMetadataName: "openshift-dns"}, rule.To[0].NamespaceSelector.MatchLabels)
+					there[*port.Protocol] = true
+				}
+			}
+		}
+		assert.Equal(t, anywhere, there, policy.Namespace+"/"+policy.Name)
+		found += len(there)
+	}
+	assert.Positive(t, found)
+}
+
 // Where no other operator manages hosts, the check that refuses a second host of one machine is served: the API server's
 // configuration leads through the Service to the port that the operator listens on, past the network policies.
 func TestTheAdmissionCheckIsServed(t *testing.T) {
