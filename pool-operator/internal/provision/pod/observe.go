@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +33,8 @@ type found struct {
 	// routes are the host names of the TLSRoute; they are read only where there is a Gateway.
 	routes []string
 	policy *networkingv1.NetworkPolicy
+	// refused is what the StatefulSet last said of a pod that it could not create; empty where there is a pod.
+	refused string
 }
 
 // Observe implements the port.
@@ -72,6 +75,11 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 	if f.policy, err = read(ctx, r.options.Client, ref, objectName(ref), &networkingv1.NetworkPolicy{}); err != nil {
 		return f, err
 	}
+	if f.wanted() && f.pod == nil {
+		if f.refused, err = r.refusedPod(ctx, f.set); err != nil {
+			return f, err
+		}
+	}
 	if r.options.Expose == ExposeGateway && f.service != nil {
 		if f.routes, err = r.routed(ctx, ref); err != nil {
 			return f, err
@@ -81,6 +89,38 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 		f.volume, err = read(ctx, r.options.Client, ref, volumeName(ref), &corev1.PersistentVolumeClaim{})
 	}
 	return f, err
+}
+
+// retryOfPod is longer than the controller of StatefulSets waits before it tries again to create a pod, about 17 minutes at most.
+const retryOfPod = 20 * time.Minute
+
+// refusedPod is the message of the last Event that a pod could not be created, as where a quota or an admission refuses it: nothing else says so. It is empty before the controller of
+// StatefulSets has looked at the StatefulSet as it is, and where Events may not be read.
+func (r *Runtime) refusedPod(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
+	if set.Status.ObservedGeneration < set.Generation {
+		return "", nil
+	}
+	events := &corev1.EventList{}
+	err := r.options.Client.List(ctx, events, client.InNamespace(set.Namespace), client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"})
+	if apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the Events of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	var last time.Time
+	message := ""
+	for i := range events.Items {
+		event := &events.Items[i]
+		at := event.LastTimestamp.Time
+		if at.IsZero() {
+			at = event.EventTime.Time
+		}
+		if at.After(last) && r.options.Now().Sub(at) < retryOfPod {
+			last, message = at, event.Message
+		}
+	}
+	return message, nil
 }
 
 // read returns nil for what is not there, or belongs to a namesake whose UID begins alike.
@@ -112,6 +152,9 @@ func (f found) judge() provision.Observation {
 		f.judgePod(&o)
 	case f.wanted():
 		o.State, o.Since = provision.StateStarting, f.set.CreationTimestamp.Time
+		if f.refused != "" {
+			o.Problem = &provision.Problem{Reason: provision.ReasonRefused, Message: "the pod of the cluster is not created: " + f.refused}
+		}
 	case f.pod != nil:
 		o.State = provision.StateStopping
 	default:

@@ -118,6 +118,36 @@ func TestARefusalIsAProblemThatTheNextObservationRepeats(t *testing.T) {
 	assert.Nil(t, o.Problem)
 }
 
+// What refuses a pod, as a quota, a range of limits or OpenShift's security contexts do, tells the controller of StatefulSets, whose Event is all that is left of it.
+func TestAPodThatIsRefusedIsAProblem(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-777777777777"}
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: "small"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+	}}}}
+	require.NoError(t, c.Create(t.Context(), limits))
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test")})
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		o, err := r.Observe(t.Context(), ref)
+		require.NoError(collect, err)
+		assert.Equal(collect, provision.StateStarting, o.State)
+		if assert.NotNil(collect, o.Problem) {
+			assert.Equal(collect, provision.ReasonRefused, o.Problem.Reason)
+			assert.Contains(collect, o.Problem.Message, "maximum memory usage per Container is 64Mi")
+		}
+	}, patience, 100*time.Millisecond)
+
+	require.NoError(t, c.Delete(t.Context(), limits))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		o, err := r.Observe(t.Context(), ref)
+		require.NoError(collect, err)
+		assert.Equal(collect, provision.StateStarting, o.State)
+		assert.Nil(collect, o.Problem, "the pod was created")
+	}, patience, 100*time.Millisecond)
+}
+
 func TestPodsAreConfined(t *testing.T) {
 	c := newClient(t)
 	k := &kubelet{T: t, client: c}
