@@ -52,9 +52,26 @@ func newCluster(t *testing.T) *estate.Cluster {
 // run runs a script of hack for the cluster.
 func run(c *estate.Cluster, script string, args ...string) {
 	c.Helper()
-	path, err := checkout.Path("hack", script)
-	require.NoError(c, err)
 	kubectl, err := environment.Kubectl(c.Context())
+	require.NoError(c, err)
+	runWith(c, kubectl, script, args...)
+}
+
+// staleDiscovery is a kubectl of a cluster in which the server of an API is away, such as metrics-server: "kubectl api-resources" lists all others, and fails.
+func staleDiscovery(c *estate.Cluster) string {
+	c.Helper()
+	kubectl, err := environment.Kubectl(c.Context())
+	require.NoError(c, err)
+	program := filepath.Join(c.TempDir(), "kubectl")
+	script := "#!/bin/sh\ncase \"$*\" in (api-resources*) '" + kubectl + "' \"$@\"; exit 1;; esac\nexec '" + kubectl + "' \"$@\"\n"
+	require.NoError(c, os.WriteFile(program, []byte(script), 0o700))
+	return program
+}
+
+// runWith runs it with a kubectl.
+func runWith(c *estate.Cluster, kubectl, script string, args ...string) {
+	c.Helper()
+	path, err := checkout.Path("hack", script)
 	require.NoError(c, err)
 	cmd := exec.CommandContext(c.Context(), path, args...)
 	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+c.Local.Kubeconfig())
@@ -88,12 +105,14 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	ofData.Spec.Pool.Name, ofData.Finalizers = "rack", []string{infrav1.DataFinalizer}
 	lost.Make(ofData)
 	var before estate.Estate
-	require.EventuallyWithT(t, func(c *assert.CollectT) { before = lost.Read(c) }, estate.Patience, estate.Interval)
-	require.Len(t, before.Addresses, 4)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		before = lost.Read(c)
+		assert.Len(c, before.Addresses, 4)
+	}, estate.Patience, estate.Interval)
 	require.Len(t, before.Clusters, 2)
 	lost.StopOperators()
 	dir := filepath.Join(t.TempDir(), "backup")
-	run(lost, "backup", dir)
+	runWith(lost, staleDiscovery(lost), "backup", dir)
 
 	restored := newCluster(t)
 	run(restored, "restore", dir)
