@@ -13,9 +13,10 @@ func sources() []source {
 	return []source{poolOperator(), ipamOperator(), discoveryOperator(), agentService()}
 }
 
-// monitoring is what shows an operator, and the dashboard of all operators.
-func monitoring(operator string) []option {
+// optional are the options of every operator: what shows it, the dashboard of all operators, and what OpenShift needs.
+func optional(operator string) []option {
 	return []option{
+		{"components/openshift/" + operator, ".Values.openshift.enabled"},
 		{"components/monitoring/" + operator, ".Values.monitoring.enabled"},
 		{"components/monitoring/overview", ".Values.monitoring.overview"},
 	}
@@ -24,7 +25,7 @@ func monitoring(operator string) []option {
 func poolOperator() source {
 	return source{
 		operator: "pool-operator", summary: "Pools of clusters that are kept warm", crds: []string{"clusters", "pool-operator"},
-		options: append(monitoring("pool-operator"), option{"components/hosted-gateway", `eq .Values.hosted.expose "Gateway"`}),
+		options: append(optional("pool-operator"), option{"components/hosted-gateway", `eq .Values.hosted.expose "Gateway"`}),
 		values: []value{
 			{path: "hosted.image", about: "image of hosted control planes; empty is that of the chart's version", kind: "string", standard: ""},
 			{path: "hosted.expose", about: "how hosted clusters are reached from outside", kind: "string", standard: "ClusterIP", words: []string{"ClusterIP", "NodePort", "LoadBalancer", "Gateway"}},
@@ -76,7 +77,7 @@ func editControlPlaneImage(object *unstructured.Unstructured) {
 
 func ipamOperator() source {
 	return source{
-		operator: "ipam-operator", summary: "Addresses for machines", crds: []string{"ipam-operator"}, options: monitoring("ipam-operator"),
+		operator: "ipam-operator", summary: "Addresses for machines", crds: []string{"ipam-operator"}, options: optional("ipam-operator"),
 		values: []value{
 			{path: "watchFilter", about: "value of the label cluster.x-k8s.io/watch-filter of what is served; empty is everything", kind: "string", standard: ""},
 		},
@@ -90,14 +91,14 @@ func ipamOperator() source {
 func discoveryOperator() source {
 	return source{
 		operator: "discovery-operator", summary: "Machines that Ironic finds become BareMetalHosts", crds: []string{"hosts", "discovery-operator"},
-		options: monitoring("discovery-operator"),
+		options: optional("discovery-operator"),
 	}
 }
 
 func agentService() source {
 	return source{
 		operator: "agent-service", summary: "Machines boot one image, register, and are bound to clusters later", crds: []string{"clusters", "machine-pool", "agent-service"},
-		options: monitoring("agent-service"),
+		options: optional("agent-service"),
 		values: []value{
 			{path: "baseURL", about: "how machines reach the service; it stands in every image", kind: "string", from: data("agent-service", "BASE_URL")},
 			{path: "oidc.issuer", about: "issuer of people's tokens, or kubernetes for those that the cluster knows", kind: "string", from: data("agent-service", "OIDC_ISSUER")},

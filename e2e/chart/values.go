@@ -42,6 +42,7 @@ func (s source) common() []value {
 		{path: "extraEnv", about: "further variables of the environment, as a list of {name, value} or {name, valueFrom}", kind: "array", standard: []any{}},
 		{path: "networkPolicy.enabled", about: "whether connections are restricted to those that are needed", kind: "boolean", standard: true},
 		{path: "podDisruptionBudget.enabled", about: "whether a drain leaves one replica", kind: "boolean", standard: true},
+		{path: "openshift.enabled", about: "whether the pods are bound to the security contexts nonroot-v2 of OpenShift, which refuses them otherwise", kind: "boolean", standard: false},
 		{path: "monitoring.enabled", about: "whether scraping, alerts and a dashboard are installed; needs the kinds of the Prometheus Operator", kind: "boolean", standard: false},
 		{path: "monitoring.overview", about: "whether the dashboard of all operators is installed, which one chart of a namespace does", kind: "boolean", standard: false},
 	}

@@ -80,10 +80,12 @@ func TestAChartWithItsOwnValuesIsTheOverlay(t *testing.T) {
 	each(t, func(t *testing.T, operator, dir string) {
 		want, err := render.Overlay{
 			Namespace: "platform", Resources: []string{"overlays/production/" + operator},
-			Components: []string{"components/existing-namespace", "components/monitoring/" + operator, "components/monitoring/overview"},
+			Components: []string{"components/existing-namespace", "components/openshift/" + operator, "components/monitoring/" + operator, "components/monitoring/overview"},
 		}.Render()
 		require.NoError(t, err)
-		got := byName(t, must(t, dir, map[string]any{"monitoring": map[string]any{"enabled": true, "overview": true}}))
+		got := byName(t, must(t, dir, map[string]any{
+			"openshift": map[string]any{"enabled": true}, "monitoring": map[string]any{"enabled": true, "overview": true},
+		}))
 		names := map[string]bool{}
 		for _, object := range want {
 			name := generated.ReplaceAllString(object.GetKind()+"/"+object.GetName(), "$1")

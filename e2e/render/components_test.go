@@ -166,6 +166,29 @@ func TestTheInventoryIsAComponent(t *testing.T) {
 	}
 }
 
+// The default security contexts of OpenShift admit no pod that says its user. Each account that a pod runs under is bound to those that admit any user but root, in any namespace.
+func TestPodsAreAdmittedByOpenShift(t *testing.T) {
+	for _, operator := range []string{"pool-operator", "ipam-operator", "discovery-operator", "agent-service"} {
+		for _, namespace := range []string{"", "platform"} {
+			objects := rendered(t, render.Overlay{
+				Namespace: namespace, Resources: []string{"overlays/production/" + operator}, Components: []string{"components/openshift/" + operator},
+			})
+			bound := map[rbacv1.Subject]bool{}
+			for _, binding := range ofKind[rbacv1.RoleBinding](t, objects, "RoleBinding") {
+				for _, subject := range binding.Subjects {
+					if binding.RoleRef.Name == "system:openshift:scc:nonroot-v2" && binding.Namespace == subject.Namespace {
+						bound[subject] = true
+					}
+				}
+			}
+			for _, deployment := range ofKind[appsv1.Deployment](t, objects, "Deployment") {
+				account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: deployment.Spec.Template.Spec.ServiceAccountName, Namespace: deployment.Namespace}
+				assert.True(t, bound[account], "%s/%s", deployment.Namespace, deployment.Name)
+			}
+		}
+	}
+}
+
 // The Service of OpenShift's DNS has port 53, and its pods 5353. Policies are asked once the address of a Service was translated to that of a pod.
 func TestNamesAreResolvedInOpenShift(t *testing.T) {
 	objects := mustRender(t, "deploy/overlays/production")
