@@ -166,6 +166,21 @@ func TestTheInventoryIsAComponent(t *testing.T) {
 	}
 }
 
+// Ironic, its inspector and Keystone are reached at the ports that they have where nobody chose others.
+func TestWhatDiscoveryAsksIsReached(t *testing.T) {
+	open := map[int32]bool{}
+	for _, policy := range ofKind[networkingv1.NetworkPolicy](t, mustRender(t, "deploy/overlays/production/discovery-operator"), "NetworkPolicy") {
+		for _, rule := range policy.Spec.Egress {
+			for _, port := range rule.Ports {
+				open[port.Port.IntVal] = open[port.Port.IntVal] || len(rule.To) == 0
+			}
+		}
+	}
+	for what, port := range map[string]int32{"Ironic": 6385, "its inspector": 5050, "Keystone": 5000, "each of them behind a proxy": 443} {
+		assert.True(t, open[port], what)
+	}
+}
+
 // The default security contexts of OpenShift admit no pod that says its user. Each account that a pod runs under is bound to those that admit any user but root, in any namespace.
 func TestPodsAreAdmittedByOpenShift(t *testing.T) {
 	for _, operator := range []string{"pool-operator", "ipam-operator", "discovery-operator", "agent-service"} {
