@@ -51,12 +51,24 @@ func (h *BareMetalHost) WantsDeployment() bool {
 	return h.Spec.Online && !h.Spec.ExternallyProvisioned && (h.Spec.Image != nil && h.Spec.Image.URL != "" || h.Spec.CustomDeploy != nil)
 }
 
-// DeploymentRevoked reports whether what status.provisioning.image says is on the machine, or on its way there, is not wanted any more.
+// DeploymentRevoked reports whether what status.provisioning says is on the machine, or on its way there, is not wanted any more.
 func (h *BareMetalHost) DeploymentRevoked() bool {
+	method := h.Status.Provisioning.CustomDeploy.method()
+	if method != "" && method != h.Spec.CustomDeploy.method() {
+		return true
+	}
 	if recorded := h.Status.Provisioning.Image; recorded != nil && recorded.URL != "" {
 		return h.Spec.Image == nil || h.Spec.Image.URL != recorded.URL
 	}
 	return h.Status.Provisioning.State == StateProvisioning && h.Spec.Image == nil && h.Spec.CustomDeploy == nil
+}
+
+// method is the name of a way to install a machine, empty where there is none.
+func (c *CustomDeploy) method() string {
+	if c == nil {
+		return ""
+	}
+	return c.Method
 }
 
 // MACAddresses returns every MAC that the host is known by, in lower case, without repetition, the boot MAC first.

@@ -48,6 +48,34 @@ func TestWhatAnotherOperatorWroteIntoAStatusGoes(t *testing.T) {
 	}, 2*time.Second)
 }
 
+// TestACustomDeploymentOfAnotherOperatorEnds takes the method away by which baremetal-operator has installed a machine, as Cluster API's provider for metal3 does when it
+// gives a host back, and changes it.
+func TestACustomDeploymentOfAnotherOperatorEnds(t *testing.T) {
+	w := newTestEnv(t)
+	_, h, stop := w.available()
+	w.patch(h, withImage)
+	w.reaches(h, metal3v1.StateProvisioned)
+	stop()
+	w.patch(h, `{"spec":{"image":null,"customDeploy":{"method":"install_x"}}}`)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+	h.Status.Provisioning.Image, h.Status.Provisioning.CustomDeploy = &metal3v1.Image{}, &metal3v1.CustomDeploy{Method: "install_x"}
+	require.NoError(t, w.Status().Update(t.Context(), h, client.FieldOwner("baremetal-operator")))
+	w.operate(managing)
+	w.stays("what is wanted stays deployed", func() bool {
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+		return h.Status.Provisioning.State == metal3v1.StateProvisioned
+	}, time.Second)
+
+	w.patch(h, `{"spec":{"customDeploy":null}}`)
+	w.is(h, "it is deprovisioned", func() bool { return h.Status.Provisioning.State == metal3v1.StateDeprovisioning })
+	w.restarts(h.Status.Provisioning.ID)
+	w.is(h, "nothing is left of the method", func() bool {
+		return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.Provisioning.CustomDeploy == nil
+	})
+	w.patch(h, withImage)
+	w.reaches(h, metal3v1.StateProvisioned)
+}
+
 // TestFinalizersOfAnotherOperatorGoWithTheHost deletes a host for which baremetal-operator has put finalizers on a Secret with credentials, one with network data for the ramdisk,
 // and a DataImage. It takes them off itself where it runs.
 func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {

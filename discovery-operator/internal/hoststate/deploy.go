@@ -53,6 +53,7 @@ const (
 	ManualPower    = "fake"
 	RamdiskDeploy  = "ramdisk"
 	DirectDeploy   = "direct"
+	customDeploy   = "custom-agent"
 	isoFormat      = "live-iso"
 	keyImage       = "image_source"
 	keyISO         = "boot_iso"
@@ -221,7 +222,13 @@ func (d Deployment) prepared(n Node) bool {
 			return false
 		}
 	}
-	return n.Instance == d.Instance && (n.Deploy == RamdiskDeploy) == d.ISO && n.cleans(d.Clean) && (!d.Manual || n.manual())
+	return n.Instance == d.Instance && d.DeployedBy(n.Deploy) && n.cleans(d.Clean) && (!d.Manual || n.manual())
+}
+
+// DeployedBy reports whether a deploy interface deploys this. The one for custom deployments, which another operator may have left, writes no image: Ironic would call
+// the machine deployed.
+func (d Deployment) DeployedBy(by string) bool {
+	return (by == RamdiskDeploy) == d.ISO && by != customDeploy
 }
 
 // mask is what Ironic shows in the place of what looks like a secret, also in the middle of a text: "https://images/a?token=******".
@@ -359,7 +366,7 @@ func (d Deployment) start(n Node, p Past) Task {
 
 // retry asks for a deployment that failed once more. Ironic changes driver and interfaces of a node only where nothing was deployed, so what failed is ended before.
 func (d Deployment) retry(n Node, p Past) Task {
-	if (n.Deploy == RamdiskDeploy) != d.ISO || d.Manual && !n.manual() {
+	if !d.DeployedBy(n.Deploy) || d.Manual && !n.manual() {
 		return Task{Do: Ask, Ask: AskDelete}
 	}
 	return d.start(n, p)

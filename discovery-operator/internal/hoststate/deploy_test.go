@@ -107,6 +107,8 @@ func TestADeploymentStepByStep(t *testing.T) {
 		"it is tried again, out of maintenance":                             {node: deployed("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), past: again, do: hoststate.EndMaintenance},
 		"and from the start":                                                {node: deployed("clean failed"), past: again, do: hoststate.Ask, ask: "manage"},
 		"another client keeps the node in maintenance":                      {node: deployed("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
+		"another operator has left the interface of custom deployments":     {node: deployed("available", func(n *hoststate.Node) { n.Deploy = "custom-agent" }), do: hoststate.Prepare},
+		"a custom deployment has failed":                                    {node: deployed("deploy failed", func(n *hoststate.Node) { n.Deploy = "custom-agent" }), past: again, do: hoststate.Ask, ask: "deleted"},
 		"a node that knows nothing":                                         {node: deployed("available", func(n *hoststate.Node) { n.Deployment, n.Instance = nil, "" }), do: hoststate.Prepare},
 		"a node that knows of another image":                                {node: deployed("available", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Prepare},
 		"a node that knows more than it should":                             {node: deployed("available", func(n *hoststate.Node) { n.Deployment["boot_iso"] = "http://images/b" }), do: hoststate.Prepare},

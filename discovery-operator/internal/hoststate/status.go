@@ -71,6 +71,7 @@ func (s Snapshot) record(status *metal3v1.BareMetalHostStatus, next State, now m
 		if status.Provisioning.Image != nil {
 			status.Provisioning.Image = &metal3v1.Image{}
 		}
+		status.Provisioning.CustomDeploy = nil
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *Client) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Depl
 	if n.Instance != d.Instance {
 		patch = append(patch, change{"add", "/instance_uuid", d.Instance})
 	}
-	if d.ISO != (n.Deploy == hoststate.RamdiskDeploy) {
+	if !d.DeployedBy(n.Deploy) {
 		wanted := hoststate.DirectDeploy
 		if d.ISO {
 			wanted = hoststate.RamdiskDeploy

@@ -65,6 +65,7 @@ func writeStatus(ctx context.Context, c client.Client, host *metal3v1.BareMetalH
 	wanted := stored.DeepCopy()
 	wanted.Status.ErrorType, wanted.Status.GoodCredentials = status.ErrorType, status.GoodCredentials
 	wanted.Status.OperationHistory, wanted.Status.Provisioning.Image = status.OperationHistory, status.Provisioning.Image
+	wanted.Status.Provisioning.CustomDeploy = status.Provisioning.CustomDeploy
 	if equality.Semantic.DeepEqual(stored.Status, wanted.Status) {
 		return nil
 	}
@@ -79,7 +80,7 @@ func storedPart(answer *metal3v1ac.BareMetalHostApplyConfiguration) (*metal3v1.B
 		part.ErrorType, part.GoodCredentials, part.OperationHistory = s.ErrorType, s.GoodCredentials, s.OperationHistory
 		if s.Provisioning != nil {
 			part.Provisioning = metal3v1ac.ProvisionStatus()
-			part.Provisioning.Image = s.Provisioning.Image
+			part.Provisioning.Image, part.Provisioning.CustomDeploy = s.Provisioning.Image, s.Provisioning.CustomDeploy
 		}
 	}
 	host := &metal3v1.BareMetalHost{}
