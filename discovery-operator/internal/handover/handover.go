@@ -51,7 +51,7 @@ func (TakeBack) isStep() {}
 
 // drivers by the scheme of a management controller's address, without +http and +https.
 var drivers = map[string]string{
-	"": "ipmi", "ipmi": "ipmi", "libvirt": "ipmi",
+	"ipmi": "ipmi", "libvirt": "ipmi",
 	"redfish": "redfish", "redfish-virtualmedia": "redfish", "redfish-uefihttp": "redfish",
 	"ilo5-redfish": "redfish", "ilo5-virtualmedia": "redfish",
 	"idrac-redfish": "idrac", "idrac-virtualmedia": "idrac",
@@ -72,10 +72,7 @@ var boots = map[string][]string{
 
 // scheme is that of the address of a management controller, without +http and +https.
 func scheme(address string) string {
-	scheme, _, found := strings.Cut(address, "://")
-	if !found {
-		return ""
-	}
+	scheme, _, _ := strings.Cut(inventory.BMCURL(address), "://")
 	scheme, _, _ = strings.Cut(strings.ToLower(scheme), "+")
 	return scheme
 }
@@ -157,7 +154,7 @@ func Next(h *metal3v1.BareMetalHost) Step {
 	}
 	driver, ok := Driver(h.Spec.BMC.Address)
 	if !ok {
-		scheme, _, _ := strings.Cut(h.Spec.BMC.Address, "://")
+		scheme, _, _ := strings.Cut(inventory.BMCURL(h.Spec.BMC.Address), "://")
 		return Wait{metal3v1.ReasonBMCUnsupported, fmt.Sprintf("No driver is known for the scheme %q of spec.bmc.address.", scheme)}
 	}
 	return Switch{Node: nodeOf(h), Driver: driver, Boot: Boot(h.Spec.BMC.Address), Secret: h.Spec.BMC.CredentialsName}

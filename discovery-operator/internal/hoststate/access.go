@@ -11,6 +11,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
 // Access is how Ironic reaches a management controller.
@@ -30,14 +31,11 @@ type Access struct {
 
 // AccessTo reads the address of a management controller. It fails with a sentence for the user.
 func AccessTo(bmc metal3v1.BMCDetails, username, password string) (Access, error) {
-	driver, ok := handover.Driver(bmc.Address)
+	address := inventory.BMCURL(bmc.Address)
+	driver, ok := handover.Driver(address)
 	if !ok {
-		scheme, _, _ := strings.Cut(bmc.Address, "://")
+		scheme, _, _ := strings.Cut(address, "://")
 		return Access{}, fmt.Errorf("no driver is known for the scheme %q of spec.bmc.address", scheme)
-	}
-	address := bmc.Address
-	if !strings.Contains(address, "://") {
-		address = "ipmi://" + address
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

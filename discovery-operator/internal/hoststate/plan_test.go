@@ -27,6 +27,16 @@ func TestAccessTo(t *testing.T) {
 		"idrac-virtualmedia://h": {Driver: "idrac", Info: map[string]string{"redfish_address": "https://h", "redfish_username": "u", "redfish_verify_ca": "True"}},
 		"192.0.2.1":              {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_username": "u"}},
 		"ipmi://192.0.2.1:6230":  {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"ipmi:192.0.2.1:6230":    {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"ipmi:bmc.example.com":   {Driver: "ipmi", Info: map[string]string{"ipmi_address": "bmc.example.com", "ipmi_username": "u"}},
+		"bmc.example.com:6230":   {Driver: "ipmi", Info: map[string]string{"ipmi_address": "bmc.example.com", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"192.0.2.1:6230":         {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"[2001:db8::1]:6230":     {Driver: "ipmi", Info: map[string]string{"ipmi_address": "2001:db8::1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"ipmi:[2001:db8::1]:623": {Driver: "ipmi", Info: map[string]string{"ipmi_address": "2001:db8::1", "ipmi_port": "623", "ipmi_username": "u"}},
+		"2001:db8::1":            {Driver: "ipmi", Info: map[string]string{"ipmi_address": "2001:db8::1", "ipmi_username": "u"}},
+		"redfish+http:h:8000/redfish/v1/Systems/1": {Driver: "redfish", Info: map[string]string{
+			"redfish_address": "http://h:8000", "redfish_system_id": "/redfish/v1/Systems/1", "redfish_username": "u", "redfish_verify_ca": "True",
+		}},
 		"ipmi://192.0.2.1?privilegelevel=OPERATOR": {Driver: "ipmi", Info: map[string]string{
 			"ipmi_address": "192.0.2.1", "ipmi_username": "u", "ipmi_priv_level": "OPERATOR",
 		}},
@@ -51,7 +61,7 @@ func TestAccessTo(t *testing.T) {
 		node.Driver = "fake-hardware"
 		assert.False(t, a.Matches(node))
 	}
-	for _, address := range []string{"pigeon://h", "redfish://", "redfish:// /"} {
+	for _, address := range []string{"pigeon://h", "pigeon:h", "redfish://", "redfish:// /"} {
 		_, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: address}, "u", "p")
 		require.Error(t, err, address)
 	}

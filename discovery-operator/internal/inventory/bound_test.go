@@ -77,6 +77,10 @@ func TestAddressesThatIdentifyNothing(t *testing.T) {
 		assert.Empty(t, inventory.NormalBMC(address), address)
 	}
 	assert.Equal(t, "192.0.2.1", inventory.NormalBMC("192.0.2.1"))
+	for _, address := range []string{"ipmi://192.0.2.1:6230", "ipmi:192.0.2.1:6230", "192.0.2.1:6230"} {
+		assert.Equal(t, "192.0.2.1", inventory.NormalBMC(address), address)
+		assert.Equal(t, "192.0.2.1:6230", inventory.BMCKey(address), address)
+	}
 }
 
 func TestTextsOfReportsAreCleanAndBounded(t *testing.T) {
