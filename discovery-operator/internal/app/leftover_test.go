@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,6 +110,31 @@ func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 	for _, o := range []client.Object{other, image} {
 		require.NoError(t, w.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	}
+}
+
+// TestAHostGoesWithoutTheRightToTakeFinalizersOff deletes a host where the operator has no right to change Secrets and DataImages.
+func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
+	w := newTestEnv(t)
+	_, h, _ := w.available()
+	secret := &corev1.Secret{Data: map[string][]byte{"networkData": []byte("links: []")}}
+	secret.Namespace, secret.Name, secret.Finalizers = h.Namespace, "network", []string{metal3v1.SecretFinalizer}
+	require.NoError(t, w.Create(t.Context(), secret))
+	w.patch(h, `{"spec":{"preprovisioningNetworkDataName":"network"}}`)
+	right := &rbacv1.ClusterRoleBinding{}
+	right.Name = w.system + "-manage-hosts"
+	require.NoError(t, w.Delete(t.Context(), right))
+	w.eventually("the right is gone", func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: w.account(), ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: h.Namespace, Verb: "patch", Resource: "secrets"},
+		}}
+		return w.Create(t.Context(), review) == nil && !review.Status.Allowed
+	})
+	require.NoError(t, w.Delete(t.Context(), secret))
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.hasEvent(h, metal3v1.EventFinalizerKept, "the Secret network: remove its finalizer "+metal3v1.SecretFinalizer)
+	w.gone(h)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+	w.patch(secret, `{"metadata":{"finalizers":null}}`)
 }
 
 // dataImages is the definition of DataImages, as far as it matters here.
