@@ -52,8 +52,8 @@ func (m crashing) SetProvision(ctx context.Context, uuid, target string) error {
 	return m.Call(func() error { return m.Manager.SetProvision(ctx, uuid, target) })
 }
 
-func (m crashing) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
-	return m.Call(func() error { return m.Manager.Inspect(ctx, n, mode) })
+func (m crashing) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode, machine hoststate.Machine) error {
+	return m.Call(func() error { return m.Manager.Inspect(ctx, n, mode, machine) })
 }
 
 func (m crashing) SetPower(ctx context.Context, uuid, target string) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-io/muster/apis/faultinject"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -39,6 +40,33 @@ func TestAHostIsInspectedAgainOnRequest(t *testing.T) {
 		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
 		assert.Equal(t, 1, w.rack.Inspections(uuid))
 	})
+}
+
+// TestANodeIsToldHowItsMachineBoots registers a host with boot mode and network data of the ramdisk, and inspects it after both have changed.
+func TestANodeIsToldHowItsMachineBoots(t *testing.T) {
+	w := newTestEnv(t)
+	uuid, h, _ := w.available()
+	w.patch(h, `{"spec":{"bootMode":"UEFI","preprovisioningNetworkDataName":"network"}}`)
+	w.credentials(h, redfish, true)
+	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonConfigUnusable)
+	assert.True(t, w.tells(h, "there is no Secret network"), h.Status.Conditions)
+	assert.Equal(t, metal3v1.RegistrationError, h.Status.ErrorType)
+	node := func() hoststate.Node {
+		n, err := w.rack.Managed(t.Context(), uuid)
+		require.NoError(t, err)
+		return n
+	}
+	w.configure("network", "networkData", "links: [{id: eth0}]\n")
+	w.patch(h, `{"metadata":{"annotations":{"inspect.metal3.io":""}},"spec":{"description":"now"}}`)
+	inspected := func() bool { return !h.InspectionRequested() && h.Status.Provisioning.State == metal3v1.StateAvailable }
+	w.is(h, "it was inspected", inspected)
+	assert.Empty(t, h.Status.ErrorType)
+	assert.Equal(t, map[string]any{"links": []any{map[string]any{"id": "eth0"}}}, node().Network)
+	assert.Equal(t, map[string]any{"capabilities": "boot_mode:uefi", "cpu_arch": "x86_64"}, node().Properties)
+
+	w.patch(h, `{"metadata":{"annotations":{"inspect.metal3.io":""}},"spec":{"bootMode":"legacy"}}`)
+	w.is(h, "it was inspected again", inspected)
+	assert.Equal(t, "boot_mode:bios", node().Properties["capabilities"])
 }
 
 // TestADeathAtEveryChangeOfAnInspection kills the operator after each change at the API server or in Ironic in an inspection, and in a

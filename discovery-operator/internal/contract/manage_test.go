@@ -72,7 +72,7 @@ func TestManagingOnIronic(t *testing.T) {
 		uuid := real.Enrol(t, 1, 5)[0]
 		n, err := knows.Managed(t.Context(), uuid)
 		require.NoError(t, err)
-		refuses(t, func() error { return knows.Inspect(t.Context(), n, metal3v1.InspectionAgent) }) // it is not managed
+		refuses(t, func() error { return knows.Inspect(t.Context(), n, metal3v1.InspectionAgent, hoststate.Machine{}) }) // it is not managed
 		n, err = knows.Managed(t.Context(), uuid)
 		require.NoError(t, err)
 		assert.Equal(t, config.Ramdisk.Kernel, n.Info["deploy_kernel"])
@@ -110,7 +110,7 @@ func (r rack) settled(ctx context.Context, t *testing.T, uuid string) hoststate.
 func (r rack) awaitsRamdisk(ctx context.Context, t *testing.T, uuid string) hoststate.Node {
 	t.Helper()
 	n := r.settled(ctx, t, uuid)
-	ask(t, func() error { return r.Inspect(ctx, n, metal3v1.InspectionAgent) })
+	ask(t, func() error { return r.Inspect(ctx, n, metal3v1.InspectionAgent, hoststate.Machine{}) })
 	return r.until(ctx, t, uuid, func(n hoststate.Node) bool {
 		return n.State == hoststate.InspectWait && !n.Locked && n.Reported.IsZero()
 	})

@@ -124,6 +124,7 @@ func (r *Rack) Prepare(_ context.Context, known hoststate.Node, d hoststate.Depl
 			return inventory.Failf(inventory.ProblemBusy, "node %s can not have deploy_interface updated while it is %s", n.UUID, n.State)
 		}
 		n.Instance, n.deployInfo, n.clean, n.deploy = d.Instance, maps.Clone(d.Info), &d.Clean, wanted
+		n.describe(d.Machine)
 		return nil
 	})
 }

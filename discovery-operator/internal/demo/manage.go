@@ -37,12 +37,14 @@ const (
 
 // managed is what a rack knows of a machine that an operator manages.
 type managed struct {
-	info        map[string]string
-	boot        string
-	password    string
-	power       string
-	target      string
-	powerTarget string
+	info     map[string]string
+	boot     string
+	password string
+	// properties and network are what the node says of the machine.
+	properties, network map[string]any
+	power               string
+	target              string
+	powerTarget         string
 	// uninspected keeps what an inspection will find.
 	uninspected *inventory.Report
 	// inspected is when the last inspection ended well; inspections counts those that were begun, waited how often Ironic looked for the ramdisk.
@@ -75,7 +77,7 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
 		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
 		Boot: n.boot, Inspector: "agent", Inspected: n.inspected, Deployment: masked(n.deployInfo), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
-		Maintenance: n.maintenance,
+		Maintenance: n.maintenance, Properties: n.properties, Network: n.network,
 	}
 	n.settle()
 	return out, nil
@@ -213,6 +215,7 @@ func (r *Rack) EnrolNode(_ context.Context, name string, a hoststate.Access) (st
 	r.reports++
 	n := &node{Node: inventory.Node{UUID: uuid(name, r.reports), Name: name, Driver: a.Driver, State: inventory.NodeEnroll}}
 	n.info, n.password = maps.Clone(a.Info), a.Password
+	n.describe(a.Machine)
 	r.nodes = append(r.nodes, n)
 	return n.UUID, nil
 }
@@ -258,6 +261,7 @@ func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hos
 	n.Name, n.Driver, n.password, n.powerBy = name, a.Driver, a.Password, a.PowerBy
 	delete(n.info, a.Surplus(hoststate.Node{Info: n.info}))
 	maps.Copy(n.info, a.Info)
+	n.describe(a.Machine)
 	return nil
 }
 
@@ -299,8 +303,31 @@ func (n *node) busyNow() bool {
 }
 
 // Inspect has a machine inspected by its ramdisk.
-func (r *Rack) Inspect(ctx context.Context, n hoststate.Node, _ metal3v1.InspectionMode) error {
-	return r.SetProvision(ctx, n.UUID, "inspect")
+func (r *Rack) Inspect(ctx context.Context, known hoststate.Node, _ metal3v1.InspectionMode, m hoststate.Machine) error {
+	if err := r.SetProvision(ctx, known.UUID, "inspect"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(known.UUID); i >= 0 {
+		r.nodes[i].describe(m)
+	}
+	return nil
+}
+
+// describe makes a node say what its host says of the machine.
+func (n *node) describe(m hoststate.Machine) {
+	properties := m.Properties(hoststate.Node{Properties: n.properties})
+	n.properties = maps.Clone(n.properties) // what was read of the node stays as it is
+	if n.properties == nil {
+		n.properties = map[string]any{}
+	}
+	for key, value := range properties {
+		n.properties[key] = value
+	}
+	if m.Network != nil {
+		n.network = m.Network
+	}
 }
 
 // SetPower asks for a change of the power.

@@ -27,6 +27,7 @@ type Access struct {
 	Boot []string
 	// PowerBy is the power interface of the node, empty for the driver's own choice.
 	PowerBy string
+	Machine Machine
 }
 
 // AccessTo reads the address of a management controller. It fails with a sentence for the user.

@@ -80,7 +80,8 @@ type Deployment struct {
 	// Manual says that nothing but the agent in the ramdisk can restart the machine.
 	Manual bool
 	// Clean says that the disks are cleaned between two uses.
-	Clean bool
+	Clean   bool
+	Machine Machine
 }
 
 // RemovalOf reads how a host wants a deployment to end.

@@ -312,3 +312,22 @@ func TestAnAdoptionStepByStep(t *testing.T) {
 		assert.Equal(t, c.want, hoststate.AdoptionTask(c.node, d, c.past), name)
 	}
 }
+
+func TestWhatANodeSaysOfItsMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode string
+		cpu  string
+		has  map[string]any
+		want map[string]string
+	}{
+		"a node that says nothing":                    {"legacy", "aarch64", nil, map[string]string{"capabilities": "boot_mode:bios", "cpu_arch": "aarch64"}},
+		"secure boot":                                 {"UEFISecureBoot", "", nil, map[string]string{"capabilities": "boot_mode:uefi,secure_boot:true"}},
+		"other capabilities are kept":                 {"UEFI", "x86_64", map[string]any{"capabilities": "cpu_vt:true,boot_mode:bios,secure_boot:true", "cpu_arch": "x86_64"}, map[string]string{"capabilities": "cpu_vt:true,boot_mode:uefi"}},
+		"a node that says so is left":                 {"UEFI", "x86_64", map[string]any{"capabilities": "cpu_vt:true,boot_mode:uefi", "cpu_arch": "x86_64"}, map[string]string{}},
+		"what the host does not say is left as it is": {"", "", map[string]any{"capabilities": "boot_mode:bios", "cpu_arch": "aarch64"}, map[string]string{}},
+	} {
+		h := deployable()
+		h.Spec.BootMode, h.Spec.Architecture = c.mode, c.cpu
+		assert.Equal(t, c.want, hoststate.MachineOf(h).Properties(hoststate.Node{Properties: c.has}), name)
+	}
+}

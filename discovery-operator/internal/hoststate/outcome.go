@@ -151,6 +151,8 @@ func (p *pass) ironicFailed(err error) Decision {
 		return p.end(finished())
 	case errors.Is(err, ErrLater):
 		return p.end(Outcome{Event: Nothing, After: ParkedRetry, Parked: true})
+	case errors.Is(err, ErrNetwork):
+		return p.failed(p.effect.kind(), metal3v1.ReasonConfigUnusable, Sentence(err.Error()))
 	case errors.Is(err, inventory.ErrNotFound) && p.State == Provisioned:
 		p.NodeID = ""
 		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew and adopted; what is deployed "+

@@ -378,11 +378,54 @@ func TestANodeGetsItsRamdiskBeforeAnInspection(t *testing.T) {
 			s.mux.HandleFunc("PUT /v1/nodes/u/states/provision", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 			client := s.client(t, func(config *ironic.Config) { config.Ramdisk = c.ramdisk })
 			c.node.UUID, c.node.Driver = "u", "redfish"
-			require.NoError(t, client.Inspect(t.Context(), c.node, c.mode))
+			require.NoError(t, client.Inspect(t.Context(), c.node, c.mode, hoststate.Machine{}))
 			assert.Equal(t, c.want, patch)
 			assert.Equal(t, "PUT /v1/nodes/u/states/provision", s.requests[len(s.requests)-1])
 		})
 	}
+}
+
+func TestANodeSaysWhatItsHostSaysOfTheMachine(t *testing.T) {
+	const boots, network = `{"op":"add","path":"/properties/capabilities","value":"boot_mode:bios"}`, `{"op":"add","path":"/network_data","value":{"links":[]}}`
+	s := newService(t, "1.82")
+	var bodies []string
+	takes := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		bodies = append(bodies, string(body))
+		_, _ = w.Write([]byte(`{"uuid":"u"}`))
+	}
+	s.mux.HandleFunc("GET /v1/drivers/redfish", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"enabled_inspect_interfaces":["agent"]}`))
+	})
+	s.mux.HandleFunc("PATCH /v1/nodes/u", takes)
+	s.mux.HandleFunc("POST /v1/nodes", takes)
+	s.mux.HandleFunc("PUT /v1/nodes/u/states/provision", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	s.mux.HandleFunc("GET /v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+		assert.Contains(t, r.URL.Query().Get("fields"), "properties,network_data")
+		_, _ = w.Write([]byte(`{"uuid":"u","properties":{"capabilities":"boot_mode:bios"},"network_data":{"links":[]}}`))
+	})
+	client, ctx := s.client(t), t.Context()
+	machine := hoststate.Machine{BootMode: "legacy", Network: map[string]any{"links": []any{}}}
+	node := hoststate.Node{UUID: "u", Driver: "redfish", Inspector: "agent", Boot: "ipxe", State: "manageable"}
+	access := hoststate.Access{Driver: "redfish", Machine: machine}
+	_, err := client.EnrolNode(ctx, "n", access)
+	require.NoError(t, err)
+	assert.Contains(t, bodies[0], `"properties":{"capabilities":"boot_mode:bios"}`)
+	assert.Contains(t, bodies[0], `"network_data":{"links":[]}`)
+	require.NoError(t, client.Write(ctx, node, "n", access))
+	require.NoError(t, client.Inspect(ctx, node, "", machine))
+	require.NoError(t, client.Prepare(ctx, node, hoststate.Deployment{Machine: machine}))
+	require.Len(t, bodies, 4)
+	for _, body := range bodies[1:] {
+		assert.Contains(t, body, boots)
+		assert.Contains(t, body, network)
+	}
+	node, err = client.Managed(ctx, "u")
+	require.NoError(t, err)
+	node.Driver, node.Inspector, node.Boot = "redfish", "agent", "ipxe"
+	require.NoError(t, client.Inspect(ctx, node, "", machine))
+	assert.Len(t, bodies, 4, "nothing is written that the node says already")
 }
 
 func TestANodeBootsAsItsAddressSays(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 )
 
 const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
-	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,deploy_step,clean_step,driver_internal_info,provision_updated_at"
+	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,properties,network_data,deploy_step,clean_step,driver_internal_info,provision_updated_at"
 
 // rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
 type rawStep struct {
@@ -59,6 +60,8 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		PowerBy     string         `json:"power_interface"`
 		Clean       *bool          `json:"automated_clean"`
 		Maintenance bool           `json:"maintenance"`
+		Properties  map[string]any `json:"properties"`
+		Network     map[string]any `json:"network_data"`
 		DeployStep  rawStep        `json:"deploy_step"`
 		CleanStep   rawStep        `json:"clean_step"`
 		Agent       rawAgent       `json:"driver_internal_info"`
@@ -79,7 +82,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
-		Maintenance: r.Maintenance, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
+		Maintenance: r.Maintenance, Properties: r.Properties, Network: r.Network, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
 		Untimed: r.looped(r.UUID), Touched: r.Touched,
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
@@ -165,6 +168,12 @@ func (c *Client) EnrolNode(ctx context.Context, name string, a hoststate.Access)
 	}
 	var made rawNode
 	body := map[string]any{"name": name, "driver": a.Driver, "driver_info": info}
+	if properties := a.Machine.Properties(hoststate.Node{}); len(properties) > 0 {
+		body["properties"] = properties
+	}
+	if len(a.Machine.Network) > 0 {
+		body["network_data"] = a.Machine.Network
+	}
 	if err := c.call(ctx, "create_node", http.MethodPost, "nodes", body, &made); err != nil {
 		return "", c.without(a, err)
 	}
@@ -217,6 +226,18 @@ func infos(n hoststate.Node, want map[string]string) (patch []change) {
 	return patch
 }
 
+// describe are the changes that make a node say what its host says of the machine.
+func describe(n hoststate.Node, m hoststate.Machine) (patch []change) {
+	properties := m.Properties(n)
+	for _, key := range slices.Sorted(maps.Keys(properties)) {
+		patch = append(patch, change{"add", "/properties/" + key, properties[key]})
+	}
+	if len(m.Network) > 0 && !reflect.DeepEqual(m.Network, n.Network) {
+		patch = append(patch, change{"add", "/network_data", m.Network})
+	}
+	return patch
+}
+
 // Write gives a node the name of its host, and driver and credentials of its management controller. Settings that are not of its address are kept; the
 // interfaces are reset to the defaults of the driver when that changes. A boot interface that the address asks for is set where Ironic changes interfaces. It fails with
 // ErrBusy while Ironic works on the node, and with ErrRefused when the driver, or the boot interface, is not enabled.
@@ -235,7 +256,7 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 		}
 		patch = append(patch, booting...)
 	}
-	patch = append(patch, infos(n, a.Info)...)
+	patch = append(append(patch, infos(n, a.Info)...), describe(n, a.Machine)...)
 	if key := a.Surplus(n); key != "" {
 		patch = append(patch, change{"remove", "/driver_info/" + key, nil})
 	}
@@ -278,12 +299,12 @@ func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
 
 // Inspect has a machine inspected: by the ramdisk, whose place is written to the node, or by its management controller when that is wanted
 // and the node's driver can do it. It fails with ErrBusy while Ironic works on the node.
-func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
+func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode, m hoststate.Machine) error {
 	enabled, err := c.interfacesOf(ctx, n.Driver)
 	if err != nil {
 		return err
 	}
-	var patch []change
+	patch := describe(n, m)
 	wanted := inspector(enabled.Inspect, mode)
 	if wanted != "" && wanted != n.Inspector {
 		patch = append(patch, change{"replace", "/inspect_interface", wanted})

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
@@ -60,6 +61,39 @@ func networkData(host *metal3v1.BareMetalHost) *corev1.SecretReference {
 		return &corev1.SecretReference{Name: name}
 	}
 	return host.Spec.NetworkData
+}
+
+// machine reads what the node of the host has to say of its machine, in a state of the node. It is empty for a host that goes, and where a machine is in use: what is
+// deployed there runs on as it was deployed.
+func (e *executor) machine(ctx context.Context, state string) (hoststate.Machine, error) {
+	switch state {
+	case "", inventory.NodeEnroll, inventory.NodeManageable, inventory.NodeAvailable, hoststate.InspectFailed:
+	default:
+		return hoststate.Machine{}, nil
+	}
+	if e.host.DeletionTimestamp != nil {
+		return hoststate.Machine{}, nil
+	}
+	m := hoststate.MachineOf(e.host)
+	name := e.host.Spec.PreprovisioningNetworkDataName
+	if name == "" {
+		return m, nil
+	}
+	var secret corev1.Secret
+	err := e.Live.Get(ctx, types.NamespacedName{Namespace: e.host.Namespace, Name: name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return m, fmt.Errorf("%w: there is no Secret %s in this namespace, which spec.preprovisioningNetworkDataName names", hoststate.ErrNetwork, name)
+	} else if err != nil {
+		return m, wrap(err, "reading the Secret of spec.preprovisioningNetworkDataName of host %s", client.ObjectKeyFromObject(e.host))
+	}
+	text, ok := secret.Data["networkData"]
+	if !ok { // without both, it is in another form
+		text = secret.Data["value"]
+	}
+	if yaml.Unmarshal(text, &m.Network) != nil {
+		return m, fmt.Errorf("%w: in the Secret %s it is not a YAML or JSON object", hoststate.ErrNetwork, name)
+	}
+	return m, nil
 }
 
 // configText reads one Secret: the key that is named for the field, or "value".

@@ -52,7 +52,7 @@ type Registrar interface {
 type Inspector interface {
 	Examined(ctx context.Context, uuid string) (hoststate.Node, error)
 	Report(ctx context.Context, uuid string) (*inventory.Report, error)
-	Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error
+	Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode, m hoststate.Machine) error
 }
 
 // Switcher asks for states of power and of provisioning.

@@ -79,6 +79,9 @@ func (e *executor) execute(ctx context.Context, a hoststate.Action, s *hoststate
 		err = e.unchanged(ctx, e.host)
 		s.Seen.Unchanged = true
 	case hoststate.EnrolNode:
+		if a.Access.Machine, err = e.machine(ctx, ""); err != nil {
+			return err
+		}
 		if s.NodeID, err = e.p.EnrolNode(ctx, hoststate.NodeName(e.host), a.Access); err == nil {
 			e.Events.Eventf(e.host, nil, corev1.EventTypeNormal, "NodeEnrolled", "Register", "Made node %s in Ironic", s.NodeID)
 		}
@@ -89,7 +92,15 @@ func (e *executor) execute(ctx context.Context, a hoststate.Action, s *hoststate
 }
 
 // change does an action that changes something, in Ironic or the host.
-func (e *executor) change(ctx context.Context, a hoststate.Action, s *hoststate.Snapshot) error {
+func (e *executor) change(ctx context.Context, a hoststate.Action, s *hoststate.Snapshot) (err error) {
+	var machine hoststate.Machine
+	switch a.Call { //nolint:exhaustive // the others do not describe the machine
+	case hoststate.WriteNode, hoststate.StartInspection, hoststate.PrepareNode:
+		if machine, err = e.machine(ctx, a.Known.State); err != nil {
+			return err
+		}
+		a.Access.Machine, a.Deployment.Machine = machine, machine
+	}
 	switch a.Call {
 	case hoststate.WriteNode:
 		return e.p.Write(ctx, a.Known, hoststate.NodeName(e.host), a.Access)
@@ -100,7 +111,7 @@ func (e *executor) change(ctx context.Context, a hoststate.Action, s *hoststate.
 	case hoststate.SetPower:
 		return e.p.SetPower(ctx, a.Node, a.Target)
 	case hoststate.StartInspection:
-		return e.p.Inspect(ctx, a.Known, e.host.Spec.InspectionMode)
+		return e.p.Inspect(ctx, a.Known, e.host.Spec.InspectionMode, machine)
 	case hoststate.PrepareNode:
 		return e.p.Prepare(ctx, a.Known, a.Deployment)
 	case hoststate.SetNodeCleaning:
