@@ -66,7 +66,7 @@ func (p deployment) keepDeployed() Decision {
 	}
 	task := AdoptionTask(*p.Seen.Node, d, p.past())
 	switch {
-	case task.Do == Accept:
+	case task.Do == Accept, task.Do != Await && p.Host.Status.Provisioning.CustomDeploy != nil: // Ironic adopts images
 		return p.maintainPower()
 	case task.Do != Await && err != nil:
 		return p.failed(metal3v1.ProvisioningError, metal3v1.ReasonImageUnusable, Sentence(err.Error()))

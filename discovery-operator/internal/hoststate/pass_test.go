@@ -195,6 +195,22 @@ func TestALostNodeOfAMachineInUseIsMadeAnew(t *testing.T) {
 	assert.Equal(t, hoststate.Provisioned, d.Step.To)
 }
 
+func TestAMachineOfAnotherOperatorsMethodRunsOnWhereItsNodeIsMadeAnew(t *testing.T) {
+	s := seen(hoststate.Provisioned, admitted)
+	s.Host.Spec.Image, s.Host.Spec.CustomDeploy = nil, &metal3v1.CustomDeploy{Method: "install_x"}
+	s.Host.Status.Provisioning.CustomDeploy = s.Host.Spec.CustomDeploy
+	n := deployed("manageable", func(n *hoststate.Node) {
+		a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "")
+		require.NoError(t, err)
+		n.Driver, n.Info, n.Power, n.Instance, n.Deployment = a.Driver, a.Info, hoststate.PowerDown, "", nil
+	})
+	s.Seen.Node = &n
+	d := hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.Action{Call: hoststate.SetPower, Node: "node", Target: hoststate.PowerOn}, d.Do)
+	require.NotNil(t, d.Then)
+	assert.Empty(t, d.Then.Kind, "nothing tells its user to remove spec.customDeploy, which would end the deployment")
+}
+
 // TestEveryPassEnds answers the actions of passes at random: each pass ends after a few actions, with a step that is known.
 func TestEveryPassEnds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
