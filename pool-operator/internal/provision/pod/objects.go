@@ -54,7 +54,7 @@ func isolation(ref provision.ClusterRef) networkingv1.NetworkPolicySpec {
 	}
 }
 
-func statefulSet(ref provision.ClusterRef, options *Options, with features) *appsv1ac.StatefulSetApplyConfiguration {
+func statefulSet(ref provision.ClusterRef, options *Options, volume storage, with features) *appsv1ac.StatefulSetApplyConfiguration {
 	return appsv1ac.StatefulSet(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).
 		WithAnnotations(map[string]string{NameAnnotation: ref.Name}).
 		WithSpec(appsv1ac.StatefulSetSpec().
@@ -64,16 +64,16 @@ func statefulSet(ref provision.ClusterRef, options *Options, with features) *app
 			WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
 				WithWhenDeleted(appsv1.DeletePersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
-			WithVolumeClaimTemplates(volumeClaim(ref, options)).
+			WithVolumeClaimTemplates(volumeClaim(ref, volume)).
 			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options, with))))
 }
 
-func volumeClaim(ref provision.ClusterRef, options *Options) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+func volumeClaim(ref provision.ClusterRef, volume storage) *corev1ac.PersistentVolumeClaimApplyConfiguration {
 	spec := corev1ac.PersistentVolumeClaimSpec().
 		WithAccessModes(corev1.ReadWriteOnce).
-		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: options.VolumeSize}))
-	if options.StorageClass != "" {
-		spec.WithStorageClassName(options.StorageClass)
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: volume.size}))
+	if volume.class != "" {
+		spec.WithStorageClassName(volume.class)
 	}
 	claim := corev1ac.PersistentVolumeClaim(dataVolume, "").WithLabels(labelsOf(ref)).
 		WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(spec)

@@ -314,3 +314,19 @@ func TestAPodThatDoesNotEndIsAProblem(t *testing.T) {
 	p.Finalizers = nil
 	require.NoError(t, c.Update(t.Context(), p))
 }
+
+func TestAClusterKeepsItsVolumeWhenThatOfNewOnesChanges(t *testing.T) {
+	c := newClient(t)
+	ref := provision.ClusterRef{Namespace: (&kubelet{T: t, client: c}).namespace(t), Name: "blue", UID: "31111111-2222-4333-8444-555555555555"}
+	for _, options := range []pod.Options{{}, {VolumeSize: resource.MustParse("4Gi")}, {StorageClass: "fast"}} {
+		options.Client, options.Images = c, pod.OneImage("control-plane:test")
+		r := pod.New(options)
+		require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+		require.NoError(t, r.Stop(t.Context(), ref))
+	}
+	set := statefulSet("hosted-" + string(ref.UID[:13]))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: set.Name}, set))
+	claim := set.Spec.VolumeClaimTemplates[0].Spec
+	assert.Equal(t, "2Gi", claim.Resources.Requests.Storage().String())
+	assert.Nil(t, claim.StorageClassName)
+}

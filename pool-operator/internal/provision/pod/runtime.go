@@ -89,7 +89,11 @@ func (r *Runtime) start(ctx context.Context, ref provision.ClusterRef, spec prov
 	if err := r.renew(ctx, ref); err != nil {
 		return err
 	}
-	return r.apply(ctx, statefulSet(ref, &r.options, featuresOf(identity, spec)))
+	volume, err := r.volume(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return r.apply(ctx, statefulSet(ref, &r.options, volume, featuresOf(identity, spec)))
 }
 
 // isolate makes the network policy of a cluster, or makes one that another client changed what it was: an apply would leave what the other added. One that another replica made meanwhile is
