@@ -94,6 +94,7 @@ func TestOf(t *testing.T) {
 		"a cluster that installs":        {cluster(hive("Provisioned", "False", "Provisioning")), ""},
 		"a cluster that broke":           {cluster(hive("ProvisionStopped", "True", "Failed")), "wrong ProvisionStopped"},
 		"a cluster that does not answer": {cluster(hive("Unreachable", "True", "Err")), "wrong Unreachable"},
+		"a cluster whose etcd is full":   {cluster(hive("Ready", "False", "StorageFull")), "wrong StorageFull"},
 		"a failed installation":          {install(hive("Failed", "True", "InstallationFailed")), "wrong InstallationFailed"},
 		"an installation that ended":     {install(hive("Failed", "False", "No", "Stopped", "True", "InstallationCompleted", "Completed", "True", "InstallationCompleted")), ""},
 		"an image":                       {infraEnv(agents("ImageCreated", "True", "ImageCreated")), ""},

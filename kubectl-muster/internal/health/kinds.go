@@ -51,6 +51,7 @@ func cluster(c *hivev1.ClusterDeployment) []Problem {
 		{hivev1.ClusterDeploymentProvisioned, hivev1.ReasonDeprovisionFailed, Wrong},
 		{hivev1.ClusterDeploymentRequirementsMet, hivev1.ReasonClusterInstallNotFound, Wrong},
 		{hivev1.ClusterDeploymentReady, hivev1.ReasonFailedToStartMachines, Wrong},
+		{hivev1.ClusterDeploymentReady, hivev1.ReasonStorageFull, Wrong},
 		{hivev1.ClusterDeploymentHibernating, hivev1.ReasonFailedToStop, Wrong},
 		{hivev1.ClusterDeploymentMachinesStopped, hivev1.ReasonStoppingMachines, Waiting},
 		{hivev1.ClusterDeploymentMachinesStopped, hivev1.ReasonStartingMachines, Waiting},

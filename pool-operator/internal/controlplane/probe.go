@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/muster-io/muster/pool-operator/internal/writecheck"
 )
 
 // probeTimeout bounds one question to the API server.
@@ -48,6 +50,22 @@ func (p *Plane) newProbe() (*probe, error) {
 			}},
 		},
 	}, nil
+}
+
+// full asks whether etcd has reached the quota of its database. What gives no answer to that says nothing.
+func (p *probe) full(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+writecheck.Path, strings.NewReader(writecheck.Body))
+	if err != nil {
+		return false
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := p.client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	return err == nil && writecheck.Full(body)
 }
 
 // get returns the answer to a GET of the path when its status is 200. The error is one stable sentence.
@@ -123,6 +141,15 @@ func (p *Plane) Check(ctx context.Context) (version string, err error) {
 	}
 	return answer.GitVersion, nil
 }
+
+// Full asks the running API server whether etcd refuses writes because it has reached the quota of its database.
+func (p *Plane) Full(ctx context.Context) bool {
+	asked, err := p.sharedProbe()
+	return err == nil && asked.full(ctx)
+}
+
+// EtcdSocket is the socket at which etcd listens while it runs.
+func (p *Plane) EtcdSocket() string { return p.dir.socket() }
 
 // sharedProbe keeps one connection for all checks.
 func (p *Plane) sharedProbe() (*probe, error) {

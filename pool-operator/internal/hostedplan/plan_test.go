@@ -232,6 +232,8 @@ func TestStatus(t *testing.T) {
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/StorageFull"}},
 		"silent": {snapshot(installed, observed(provision.StateUnreachable)),
 			said{hivev1.PowerStateWaitingForClusterOperators, "True/Provisioned", "False/NotAnswering", "False/ResumingOrRunning", "True/NotAnswering"}},
+		"answering, without room for writes": {snapshot(installed, observed(provision.StateReady), failing(0, 0)),
+			said{hivev1.PowerStateWaitingForClusterOperators, "True/Provisioned", "False/StorageFull", "False/ResumingOrRunning", "False/Running"}},
 		"stopping": {snapshot(installed, hibernate, observed(provision.StateStopping)),
 			said{hivev1.PowerStateStopping, "True/Provisioned", "False/StoppingOrHibernating", "False/Stopping", "False/StoppingOrHibernating"}},
 		"failing to stop": {snapshot(installed, hibernate, observed(provision.StateStopping), failing(1, 0)),

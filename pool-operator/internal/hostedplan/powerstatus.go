@@ -43,6 +43,9 @@ func powerOf(now time.Time, s Snapshot) power {
 	}
 	switch s.Observed.State {
 	case provision.StateReady:
+		if p := s.Observed.Problem; p != nil {
+			return up(hivev1.PowerStateWaitingForClusterOperators, corev1.ConditionFalse, string(p.Reason), p.Message)
+		}
 		if message := cmp.Or(awaited(s), machinesToStart(now, s)); message != "" {
 			return up(hivev1.PowerStateWaitingForNodes, corev1.ConditionFalse, hivev1.ReasonWaitingForNodes, message)
 		}

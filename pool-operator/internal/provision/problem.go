@@ -56,6 +56,13 @@ type Problem struct {
 // Error returns the message.
 func (p *Problem) Error() string { return p.Message }
 
+// StorageFull is the problem of a cluster whose etcd has reached the quota of its database. Its reads work, and it stays Ready: starting it again does not help. The socket is where etcd
+// listens, in the file system of where.
+func StorageFull(where, socket string) *Problem {
+	return &Problem{Reason: ReasonDiskFull, Component: "etcd", Message: "etcd has reached the quota of its database and refuses every write (alarm NOSPACE): delete objects of the cluster that are not needed; " +
+		"ten minutes later run `etcdctl defrag` and then `etcdctl alarm disarm` with --endpoints=unix://" + socket + " " + where}
+}
+
 // AsProblem returns the Problem in err's chain; any other error becomes one of ReasonOther with its text. It returns nil for nil.
 func AsProblem(err error) *Problem {
 	if err == nil {

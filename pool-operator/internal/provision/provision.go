@@ -81,7 +81,7 @@ const (
 	// StateStarting: it was started and its /readyz has not answered with success since. With a Problem: something is in the way, and the runtime
 	// itself tries on, as a kubelet does.
 	StateStarting State = "Starting"
-	// StateReady: /readyz answered with success during this very observation.
+	// StateReady: /readyz answered with success during this very observation. With a Problem: it answers reads, and refuses writes.
 	StateReady State = "Ready"
 	// StateUnreachable: it runs and was ready since it was started, and /readyz does not answer with success now.
 	StateUnreachable State = "Unreachable"

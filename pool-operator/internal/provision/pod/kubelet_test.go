@@ -6,6 +6,8 @@ package pod_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,6 +43,9 @@ type kubelet struct {
 	mu      sync.Mutex
 	servers map[string]*httptest.Server
 	marks   map[string]string // by UID of the volume
+
+	// full says that etcd has no room.
+	full atomic.Bool
 }
 
 func newKubelet(t *testing.T, c client.Client) *kubelet {
@@ -129,6 +136,16 @@ func (k *kubelet) api(namespace, name string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"gitVersion":"v1.36.3"}`) })
+	mux.HandleFunc("POST /apis/coordination.k8s.io/v1/namespaces/kube-system/leases", func(w http.ResponseWriter, _ *http.Request) {
+		status := apierrors.NewAlreadyExists(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "muster-write-check").Status()
+		if k.full.Load() {
+			status = apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded")).Status()
+		}
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(status)
+	})
 	volume := func(ctx context.Context) string {
 		var claim corev1.PersistentVolumeClaim
 		if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "data-" + name + "-0"}, &claim); err != nil {

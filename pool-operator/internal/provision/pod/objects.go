@@ -65,7 +65,7 @@ func statefulSet(ref provision.ClusterRef, options *Options, volume storage, wit
 				WithWhenDeleted(appsv1.DeletePersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
 			WithVolumeClaimTemplates(volumeClaim(ref, volume)).
-			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options, with))))
+			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options, volume, with))))
 }
 
 func volumeClaim(ref provision.ClusterRef, volume storage) *corev1ac.PersistentVolumeClaimApplyConfiguration {
@@ -81,7 +81,7 @@ func volumeClaim(ref provision.ClusterRef, volume storage) *corev1ac.PersistentV
 	return claim
 }
 
-func podSpec(ref provision.ClusterRef, options *Options, with features) *corev1ac.PodSpecApplyConfiguration {
+func podSpec(ref provision.ClusterRef, options *Options, volume storage, with features) *corev1ac.PodSpecApplyConfiguration {
 	return corev1ac.PodSpec().
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
@@ -95,7 +95,7 @@ func podSpec(ref provision.ClusterRef, options *Options, with features) *corev1a
 			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithSizeLimit(resource.MustParse("16Mi"))),
 		).
 		// A sidecar ends after the others: an API server whose etcd is gone does not end by itself.
-		WithInitContainers(container("etcd", options.Images.Etcd, etcdArgs(), sizes{"25m", "96Mi", "1", "1Gi"}).
+		WithInitContainers(container("etcd", options.Images.Etcd, etcdArgs(volume), sizes{"25m", "96Mi", "1", "1Gi"}).
 			WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
 			WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath))).
 		WithContainers(
@@ -164,10 +164,10 @@ func probe(path string, period, failures int32) *corev1ac.ProbeApplyConfiguratio
 		WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(port)).WithScheme(corev1.URISchemeHTTPS))
 }
 
-func etcdArgs() []string {
+func etcdArgs(volume storage) []string {
 	// A single member never dials its peer address; no process listens on port 1 of loopback.
 	const noPeer = "http://127.0.0.1:1"
-	return []string{
+	return append([]string{
 		"--name=default",
 		"--data-dir=" + dataPath + "/etcd",
 		"--listen-client-urls=unix://etcd.sock",
@@ -176,7 +176,7 @@ func etcdArgs() []string {
 		"--initial-advertise-peer-urls=" + noPeer,
 		"--initial-cluster=default=" + noPeer,
 		"--log-level=warn",
-	}
+	}, storageArgs(volume)...)
 }
 
 func apiServerArgs(with features) []string {

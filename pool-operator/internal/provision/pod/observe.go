@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/writecheck"
 )
 
 // found is what there is of a cluster; what is not there is nil.
@@ -246,9 +247,12 @@ func accessOf(f found) provision.Access {
 func (r *Runtime) check(ctx context.Context, ref provision.ClusterRef, f found, o *provision.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	version, err := r.ask(ctx, ref, f)
+	version, full, err := r.ask(ctx, ref, f)
 	if err == nil {
 		o.Version = version
+		if full {
+			o.Problem = provision.StorageFull("in the pod "+f.pod.Name, runPath+"/etcd.sock")
+		}
 		return
 	}
 	o.State = provision.StateUnreachable
@@ -256,10 +260,11 @@ func (r *Runtime) check(ctx context.Context, ref provision.ClusterRef, f found, 
 		Message: fmt.Sprintf("kube-apiserver runs but is not ready: %v", err)}
 }
 
-func (r *Runtime) ask(ctx context.Context, ref provision.ClusterRef, f found) (string, error) {
+// ask returns the version of a cluster that is ready, and whether its etcd refuses writes.
+func (r *Runtime) ask(ctx context.Context, ref provision.ClusterRef, f found) (version string, full bool, err error) {
 	serving := f.serving()
 	if serving == nil {
-		return "", errors.New("it has no certificate")
+		return "", false, errors.New("it has no certificate")
 	}
 	config := &rest.Config{
 		Host: serviceURL(ref), Dial: r.options.Dial, Timeout: checkTimeout,
@@ -267,16 +272,18 @@ func (r *Runtime) ask(ctx context.Context, ref provision.ClusterRef, f found) (s
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return "", err
+		return "", false, err
 	}
-	version, err := client.ServerVersion()
+	info, err := client.ServerVersion()
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return version.GitVersion, nil
+	// An error, too, has the answer.
+	answer, _ := client.RESTClient().Post().AbsPath(writecheck.Path).SetHeader("Content-Type", "application/json").Body([]byte(writecheck.Body)).Do(ctx).Raw()
+	return info.GitVersion, writecheck.Full(answer), nil
 }
 
 // overlay adds what the API server refused to do, which leaves no trace on any object.

@@ -330,3 +330,64 @@ func TestAClusterKeepsItsVolumeWhenThatOfNewOnesChanges(t *testing.T) {
 	assert.Equal(t, "2Gi", claim.Resources.Requests.Storage().String())
 	assert.Nil(t, claim.StorageClassName)
 }
+
+func TestEtcdStaysWithinItsVolume(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "21111111-2222-4333-8444-555555555555"}
+	open := func(size string) *pod.Runtime {
+		return pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test"), VolumeSize: resource.MustParse(size)})
+	}
+	quota := func() string {
+		t.Helper()
+		set := statefulSet("hosted-" + string(ref.UID[:13]))
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: set.Name}, set))
+		for _, arg := range set.Spec.Template.Spec.InitContainers[0].Args {
+			if bytes, ok := strings.CutPrefix(arg, "--quota-backend-bytes="); ok {
+				return bytes
+			}
+		}
+		return ""
+	}
+	require.NoError(t, open("1Gi").Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	assert.Equal(t, "536870912", quota(), "half of the volume")
+
+	require.NoError(t, open("1Gi").Stop(t.Context(), ref))
+	require.NoError(t, open("4Gi").Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	assert.Equal(t, "536870912", quota(), "the size of new volumes is not that of this one")
+
+	claim := client.ObjectKey{Namespace: ref.Namespace, Name: "data-hosted-" + string(ref.UID[:13]) + "-0"}
+	require.NoError(t, c.Create(t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "hosted-"},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("3Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			ClaimRef:               &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}},
+		},
+	}))
+	require.Eventually(t, func() bool {
+		var bound corev1.PersistentVolumeClaim
+		return c.Get(t.Context(), claim, &bound) == nil && bound.Status.Phase == corev1.ClaimBound
+	}, patience, 50*time.Millisecond)
+	require.NoError(t, open("1Gi").Stop(t.Context(), ref))
+	require.NoError(t, open("1Gi").Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	assert.Equal(t, "1610612736", quota(), "half of what the volume has")
+}
+
+func TestAnEtcdThatRefusesWritesIsAProblemOfAClusterThatIsReady(t *testing.T) {
+	k := newKubelet(t, newClient(t))
+	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "41111111-2222-4333-8444-555555555555"}
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	require.Eventually(t, func() bool {
+		o, err := r.Observe(t.Context(), ref)
+		return err == nil && o.State == provision.StateReady && o.Problem == nil
+	}, patience, 50*time.Millisecond)
+	k.full.Store(true)
+	o, err := r.Observe(t.Context(), ref)
+	require.NoError(t, err)
+	assert.Equal(t, provision.StateReady, o.State, "starting it again would not help")
+	require.NotNil(t, o.Problem)
+	assert.Equal(t, provision.ReasonDiskFull, o.Problem.Reason)
+	assert.Contains(t, o.Problem.Message, "--endpoints=unix:///run/muster/etcd.sock in the pod hosted-41111111-2222-0")
+}

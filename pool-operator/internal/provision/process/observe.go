@@ -39,6 +39,9 @@ func (c *cluster) observe(ctx context.Context) (provision.Observation, *provisio
 	version, err := plane.Check(ctx)
 	if err == nil {
 		seen.Version = version
+		if plane.Full(ctx) {
+			seen.Problem = provision.StorageFull("of this machine", plane.EtcdSocket())
+		}
 		return seen, nil
 	}
 	c.mu.Lock()

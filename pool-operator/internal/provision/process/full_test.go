@@ -1,0 +1,61 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+func TestAnEtcdThatRefusesWritesIsAProblemOfAClusterThatIsReady(t *testing.T) {
+	requireBinaries(t)
+	t.Parallel()
+	root, err := os.MkdirTemp("", "full") // the path of a socket is limited
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	r := open(t, root)
+	t.Cleanup(r.Crash)
+	ref := provision.ClusterRef{Namespace: "a", Name: "blue", UID: "1"}
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	for range 2 {
+		assert.Nil(t, awaitState(t, r, ref, provision.StateReady).Problem, "a cluster that takes writes")
+	}
+
+	socket := filepath.Join(root, "a_blue_1", "run", "etcd.sock")
+	maintain(t, socket, "alarm", `{"action":"ACTIVATE","alarm":"NOSPACE"}`)
+	seen := awaitState(t, r, ref, provision.StateReady)
+	require.NotNil(t, seen.Problem)
+	assert.Equal(t, provision.ReasonDiskFull, seen.Problem.Reason)
+	assert.Equal(t, "etcd", seen.Problem.Component)
+	assert.Contains(t, seen.Problem.Message, "--endpoints=unix://"+socket)
+	assert.NotEmpty(t, seen.Version)
+
+	maintain(t, socket, "defragment", `{}`)
+	maintain(t, socket, "alarm", `{"action":"DEACTIVATE","alarm":"NOSPACE"}`)
+	assert.Nil(t, awaitState(t, r, ref, provision.StateReady).Problem)
+}
+
+// maintain asks etcd for a piece of maintenance, as etcdctl does.
+func maintain(t *testing.T, socket, what, body string) {
+	t.Helper()
+	etcd := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://etcd/v3/maintenance/"+what, strings.NewReader(body))
+	require.NoError(t, err)
+	response, err := etcd.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+}
