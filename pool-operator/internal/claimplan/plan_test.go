@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
@@ -415,6 +416,27 @@ func TestGiveUp(t *testing.T) {
 			action, wait := GiveUp(noon, Snapshot{Own: &c.own, Binding: c.binding}, c.abandoned)
 			require.Equal(t, c.action, action)
 			require.Equal(t, c.wait, wait)
+		})
+	}
+}
+
+func TestAClaimDoesNotWaitForAClusterThatItsPoolHasGivenUp(t *testing.T) {
+	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}, Spec: hivev1.ClusterPoolSpec{BaseDomain: "a.example"}}
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(noon)}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "p"}}
+	for sentence, c := range map[string]struct {
+		version string
+		began   time.Time
+		want    hivev1.WaitReason
+	}{
+		"a cluster of the present version takes as long as it takes": {poolplan.Version(pool.Spec), noon.Add(-2 * time.Hour), hivev1.WaitProvisioning},
+		"one of an earlier version may become ready":                 {"earlier", noon.Add(-time.Minute), hivev1.WaitProvisioning},
+		"one of an earlier version that takes long is replaced":      {"earlier", noon.Add(-2 * time.Hour), hivev1.WaitPoolEmpty},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := Snapshot{Claim: claim, Pool: pool, Clusters: []Cluster{{Namespace: "p-a", Name: "p-a", UID: "a", Version: c.version, Created: c.began}}}
+			d := Plan(noon, s)
+			require.NotNil(t, d.Status)
+			require.Equal(t, c.want, d.Status.WaitingFor)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
@@ -35,8 +36,9 @@ func (s *Snapshot) explain(now time.Time, waiting []Waiter, free []Cluster) repo
 // installing returns the pool's clusters that will be free once they are installed, oldest first.
 func (s *Snapshot) installing(now time.Time) []Cluster {
 	var installing []Cluster
+	limits := poolplan.Limits(s.Pool)
 	for _, c := range s.Clusters {
-		broken, _ := c.Broken(now, s.pool().Limits)
+		broken, _ := c.Broken(now, limits(c))
 		if !c.Installed && !c.Claimed() && !c.Deleting && !c.Marked && broken == nil {
 			installing = append(installing, c)
 		}

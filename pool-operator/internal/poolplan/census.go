@@ -54,17 +54,13 @@ func (m member) unclaimed() bool {
 // census gives the clusters of a pool their states.
 type census struct {
 	*timer
-	limits poolview.Limits
-	// version is the pool's; clusters of others are there to be replaced, unless the inventory is unusable.
-	version     string
-	replaceable bool
+	limits func(Cluster) poolview.Limits
 }
 
 // takeCensus sorts the clusters and gives each its state, operations included: what was decided counts as done. It plans again when a cluster is due to be broken.
 func takeCensus(s Snapshot, t *timer) fleet {
 	f := fleet{version: Version(s.Pool.Spec)}
-	inventory := s.Pool.Spec.Inventory
-	c := census{timer: t, limits: poolview.LimitsOf(&s.Pool.Spec), version: f.version, replaceable: inventory == nil || inventory.Unusable == nil}
+	c := census{timer: t, limits: Limits(s.Pool)}
 	named := poolview.Named(s.Claims)
 	doomed := poolview.PoolOf(s.Pool).Doomed()
 	seen := map[string]bool{}
@@ -103,7 +99,7 @@ func (c census) stateOf(cluster Cluster, named, doomed bool) (state, Failure) {
 	case doomed:
 		return deleting, Failure{}
 	}
-	failure, due := cluster.Broken(c.now, c.limitsOf(cluster))
+	failure, due := cluster.Broken(c.now, c.limits(cluster))
 	if failure != nil {
 		return broken, *failure
 	}
@@ -121,14 +117,24 @@ func (c census) stateOf(cluster Cluster, named, doomed bool) (state, Failure) {
 	return standby, Failure{}
 }
 
-// limitsOf is how long a cluster may take. Without an installTimeout, one of an earlier version that installs for unusually long is given up: it may wait for what the present version has
-// mended, and while it counts as being installed it holds up the clusters that would replace it.
-func (c census) limitsOf(cluster Cluster) poolview.Limits {
-	limits := c.limits
-	if limits.Install == 0 && cluster.Version != c.version && c.replaceable {
-		limits.Install = slowInstallation
+// Limits returns how long each cluster of a pool may take. Without an installTimeout, one of an earlier version that installs for unusually long is given up, unless the inventory is unusable:
+// it may wait for what the present version has mended, and while it counts as being installed it holds up the clusters that would replace it.
+func Limits(pool *hivev1.ClusterPool) func(Cluster) poolview.Limits {
+	limits, inventory, version := poolview.LimitsOf(&pool.Spec), pool.Spec.Inventory, ""
+	replaceable := inventory == nil || inventory.Unusable == nil
+	return func(cluster Cluster) poolview.Limits {
+		if limits.Install != 0 || cluster.Installed || !replaceable {
+			return limits
+		}
+		if version == "" {
+			version = Version(pool.Spec)
+		}
+		own := limits
+		if cluster.Version != version {
+			own.Install = slowInstallation
+		}
+		return own
 	}
-	return limits
 }
 
 // countPending counts the claims that wait for a cluster, and plans again when the first of them leaves the queue.
