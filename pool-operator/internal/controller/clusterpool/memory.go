@@ -44,14 +44,21 @@ type poolMemory struct {
 	// recalled says that arrivals before this process began were taken from the pool's status.
 	recalled bool
 	// changed are the versions of objects that this process changed or lost to another writer, as the cache had them then. While the cache has nothing newer, the API server could
-	// only refuse.
-	changed map[string]string
+	// only refuse. They are forgotten after replayAfter: an API server that was restored from a backup has the same versions again.
+	changed map[string]change
 	written time.Time
 	// reports is how many reports were written without a pause of quietPool between them and what was written before.
 	reports int
 	waits   int
 	// skips is how many passes in a row skipped an action because the cache is behind.
 	skips int
+}
+
+// change is a write to an object.
+type change struct {
+	// version is the one that the cache had of the object then.
+	version string
+	at      time.Time
 }
 
 func newMemory() *memory { return &memory{pools: map[types.NamespacedName]*poolMemory{}} }
@@ -63,7 +70,7 @@ func (m *memory) of(key types.NamespacedName, uid types.UID) *poolMemory {
 	p := m.pools[key]
 	if p == nil || p.uid != uid {
 		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{}, contents: map[string][sha256.Size]byte{},
-			arrivals: map[types.UID]time.Time{}, changed: map[string]string{}}
+			arrivals: map[types.UID]time.Time{}, changed: map[string]change{}}
 		m.pools[key] = p
 	}
 	return p
@@ -137,7 +144,7 @@ func (p *poolMemory) remember(a poolplan.Action, now time.Time) {
 		p.done[key] = now
 	}
 	if object, version := objectOf(a); object != "" {
-		p.changed[object] = version
+		p.changed[object] = change{version: version, at: now}
 	}
 }
 

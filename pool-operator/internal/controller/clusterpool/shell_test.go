@@ -306,3 +306,30 @@ func TestLeftoversOfADeletedPoolAreRemoved(t *testing.T) {
 	}
 	require.Equal(t, []string{"p-ccccc", "somewhere-else"}, names)
 }
+
+func TestAWriteThatWasLostIsRepeatedAtTheSameVersion(t *testing.T) {
+	writes := 0
+	s := newShell(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		if _, isCluster := o.(*hivev1.ClusterDeployment); isCluster {
+			if writes++; writes == 1 {
+				return nil // and etcd is restored from a backup
+			}
+		}
+		return c.Patch(ctx, o, p, options...)
+	}}, testobj.Pool("p", testobj.Size(1)), testobj.ClusterImageSet(testobj.ImageSetName))
+	require.NoError(t, s.passes("p", 10))
+	require.Len(t, s.clusters(), 1)
+	cluster := s.clusters()[0]
+	cluster.Spec.Installed, cluster.Spec.PowerState = true, hivev1.PowerStateHibernating
+	cluster.Spec.ClusterMetadata = &hivev1.ClusterMetadata{ClusterID: "c", InfraID: "i", AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "k"}}
+	require.NoError(t, s.client.Update(t.Context(), &cluster))
+	pool := s.pool("p")
+	pool.Spec.RunningCount = 1
+	require.NoError(t, s.client.Update(t.Context(), pool))
+
+	require.NoError(t, s.passes("p", 10))
+	require.Equal(t, 1, writes, "a cache that is behind shows the same")
+	require.NoError(t, s.passes("p", 40))
+	require.Equal(t, hivev1.PowerStateRunning, s.clusters()[0].Spec.PowerState)
+	require.Equal(t, 2, writes)
+}

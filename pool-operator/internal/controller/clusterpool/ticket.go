@@ -150,7 +150,8 @@ func namespaceObject(name string) string { return "Namespace/" + name }
 // recently says whether this process carried out the action and should see its effect soon.
 func (m *poolMemory) recently(a poolplan.Action, now time.Time) bool {
 	if object, version := objectOf(a); object != "" {
-		return m.changed[object] == version
+		last := m.changed[object]
+		return last.version == version && now.Sub(last.at) < replayAfter
 	}
 	key := operationKey(a)
 	if key == "" {
