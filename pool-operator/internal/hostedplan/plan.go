@@ -66,7 +66,7 @@ func Paused(cluster *hivev1.ClusterDeployment) bool {
 func Plan(now time.Time, s Snapshot) Decision {
 	switch {
 	case Paused(s.Cluster):
-		return Decision{}
+		return planPaused(now, s, nil)
 	case s.Cluster.DeletionTimestamp != nil:
 		return planDelete(now, s)
 	case !slices.Contains(s.Cluster.Finalizers, hivev1.FinalizerDeprovision):
@@ -74,11 +74,27 @@ func Plan(now time.Time, s Snapshot) Decision {
 	case !s.Cluster.Spec.Installed:
 		return renewed(s, planInstall(now, s))
 	case hivev1.IsTrue(s.Cluster.Annotations, hivev1.AnnotationPowerStatePause):
-		return Decision{Status: statusPowerPaused(now, s)}
+		return planPaused(now, s, statusPowerPaused(now, s))
 	case !dataIsHere(s):
 		return Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}
 	}
 	return renewed(s, planPower(now, s))
+}
+
+// planPaused leaves a cluster as it was when it was paused. One that ran then and does not now is started: its programs ended with the operator, or died. A kubelet starts them by itself.
+func planPaused(now time.Time, s Snapshot, status *hivev1.ClusterDeploymentStatus) Decision {
+	d := Decision{Status: status}
+	if !s.Cluster.Spec.Installed || s.Cluster.DeletionTimestamp != nil || !s.Observed.Started || !dataIsHere(s) {
+		return d
+	}
+	switch s.Observed.State {
+	case provision.StateStopped:
+		d.Actions = []Action{Start{Why: WhyResume}}
+	case provision.StateFailed:
+		d.Actions, d.RequeueAfter = retry(now, s.Observed, Start{Why: WhyRetry})
+	case provision.StateAbsent, provision.StateStarting, provision.StateReady, provision.StateUnreachable, provision.StateStopping, provision.StateDeleting:
+	}
+	return d
 }
 
 // renewed has what the cluster is reached with made anew first, when that is outdated and something runs. A start does so by itself.

@@ -83,6 +83,8 @@ func lostAccess(s *hostedplan.Snapshot) {
 func withNodes(s *hostedplan.Snapshot)      { s.Cluster.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{} }
 func lostNodeAccess(s *hostedplan.Snapshot) { s.NodeAccessMissing = true }
 
+func started(s *hostedplan.Snapshot) { s.Observed.Started = true }
+
 func annotated(key string) option {
 	return func(s *hostedplan.Snapshot) { s.Cluster.Annotations = map[string]string{key: "true"} }
 }
@@ -156,15 +158,27 @@ func TestActions(t *testing.T) {
 			snapshot(installed, hibernate, observed(provision.StateStarting)), stop(hostedplan.WhyHibernate), 10 * time.Second},
 		"a failed cluster that should hibernate is stopped, not started": {
 			snapshot(installed, hibernate, observed(provision.StateFailed), failing(1, time.Hour)), stop(hostedplan.WhyHibernate), 10 * time.Second},
-		"a hibernating cluster sleeps without being looked at":     {snapshot(installed, hibernate, observed(provision.StateStopped)), nil, 0},
-		"a cluster that should run and still stops is waited for":  {snapshot(installed, observed(provision.StateStopping)), nil, 10 * time.Second},
-		"a stop that failed is tried again":                        {snapshot(installed, hibernate, observed(provision.StateStopping), failing(1, time.Minute)), stop(hostedplan.WhyRetry), 10 * time.Second},
-		"a dead cluster is started after a pause":                  {snapshot(installed, observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
-		"a cluster that does not answer is given time":             {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Minute)), nil, 10 * time.Second},
-		"a cluster that hangs is stopped":                          {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
-		"an installed cluster without data is not made anew":       {snapshot(installed), nil, time.Minute},
-		"data of another identity is not taken for the cluster's":  {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
-		"a cluster of another installer without metadata stays":    {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
+		"a hibernating cluster sleeps without being looked at":    {snapshot(installed, hibernate, observed(provision.StateStopped)), nil, 0},
+		"a cluster that should run and still stops is waited for": {snapshot(installed, observed(provision.StateStopping)), nil, 10 * time.Second},
+		"a stop that failed is tried again":                       {snapshot(installed, hibernate, observed(provision.StateStopping), failing(1, time.Minute)), stop(hostedplan.WhyRetry), 10 * time.Second},
+		"a dead cluster is started after a pause":                 {snapshot(installed, observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
+		"a cluster that does not answer is given time":            {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Minute)), nil, 10 * time.Second},
+		"a cluster that hangs is stopped":                         {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
+		"an installed cluster without data is not made anew":      {snapshot(installed), nil, time.Minute},
+		"data of another identity is not taken for the cluster's": {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
+		"a cluster of another installer without metadata stays":   {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
+		"what ran when power was paused is started again": {
+			snapshot(installed, observed(provision.StateStopped), started, annotated(hivev1.AnnotationPowerStatePause)), start(hostedplan.WhyResume), 0},
+		"also where it should hibernate by now": {
+			snapshot(installed, hibernate, observed(provision.StateStopped), started, annotated(hivev1.AnnotationPowerStatePause)), start(hostedplan.WhyResume), 0},
+		"what was stopped when power was paused stays so": {
+			snapshot(installed, observed(provision.StateStopped), annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
+		"what died since power was paused is started after a pause": {
+			snapshot(installed, observed(provision.StateFailed), failing(1, 0), started, annotated(hivev1.AnnotationPowerStatePause)), nil, time.Second},
+		"what ran when the cluster was paused is started again": {
+			snapshot(installed, observed(provision.StateStopped), started, annotated(hivev1.AnnotationReconcilePause)), start(hostedplan.WhyResume), 0},
+		"a paused cluster that is deleted is not started": {
+			snapshot(installed, deleting, observed(provision.StateStopped), started, annotated(hivev1.AnnotationReconcilePause)), nil, 0},
 		"power that is paused is not touched":                      {snapshot(installed, hibernate, observed(provision.StateReady), annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
 		"a cluster that is deleted is removed":                     {snapshot(installed, deleting, observed(provision.StateReady)), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyDeleted}}, 10 * time.Second},
 		"a cluster that goes is waited for":                        {snapshot(deleting, observed(provision.StateDeleting)), nil, 10 * time.Second},

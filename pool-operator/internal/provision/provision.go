@@ -99,6 +99,8 @@ type Observation struct {
 	// ID identifies the data, as a random UUID: made by the first Start, the same until Delete. A ClusterDeployment that records another ID
 	// belongs to data that is not here. Empty when the state is Absent.
 	ID string
+	// Started says that it was started and not stopped since, whatever became of it: a cluster whose programs ended with the operator is Stopped, and was started. It outlives the operator.
+	Started bool
 	// URL of the API server, https://host:port. Empty while it is not known.
 	URL string
 	// Version of Kubernetes that the API server reports, as v1.36.3. Empty unless the state is Ready.

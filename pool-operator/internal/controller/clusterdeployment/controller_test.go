@@ -255,6 +255,26 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 	assert.False(t, s.backend.Has(s.ref()))
 }
 
+func TestAPausedClusterRunsOnAfterItsOperator(t *testing.T) {
+	for _, pause := range []string{hivev1.AnnotationPowerStatePause, hivev1.AnnotationReconcilePause} {
+		t.Run(pause, func(t *testing.T) {
+			s := newShell(t)
+			s.run()
+			s.edit(func(c *hivev1.ClusterDeployment) { c.Annotations = map[string]string{pause: "true"} })
+			s.run()
+			s.backend.Set(s.ref(), provision.StateStopped, nil) // processes end with their operator
+			s.restart()
+			s.run()
+			assert.Equal(t, 2, s.backend.Starts(s.ref()))
+
+			require.NoError(t, s.backend.Open().Stop(t.Context(), s.ref()))
+			s.restart()
+			s.run()
+			assert.Equal(t, 2, s.backend.Starts(s.ref()), "what was stopped stays so")
+		})
+	}
+}
+
 func TestLostCredentialsComeBackUnchanged(t *testing.T) {
 	s := newShell(t)
 	s.run()

@@ -19,12 +19,16 @@ import (
 // observe reads all that a plan depends on.
 func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeployment) (hostedplan.Snapshot, error) {
 	snapshot := hostedplan.Snapshot{Cluster: cluster}
-	if hostedplan.Paused(cluster) {
+	paused := hostedplan.Paused(cluster)
+	if paused && (!cluster.Spec.Installed || cluster.DeletionTimestamp != nil) {
 		return snapshot, nil
 	}
 	var err error
 	if snapshot.Observed, err = r.Runtime.Observe(ctx, refOf(cluster)); err != nil {
 		return snapshot, fmt.Errorf("observing hosted cluster %s: %w", refOf(cluster), err)
+	}
+	if paused {
+		return snapshot, nil
 	}
 	if snapshot.MachinePools, err = r.machinePools(ctx, cluster); err != nil {
 		return snapshot, err

@@ -23,6 +23,7 @@ func life(t *testing.T, h Harness) {
 	assert.NotEmpty(t, first.URL)
 	assert.NotEmpty(t, first.Version)
 	assert.Nil(t, first.Problem)
+	assert.True(t, first.Started)
 	assert.Zero(t, first.Failures)
 	access := s.access()
 	s.use()
@@ -31,6 +32,7 @@ func life(t *testing.T, h Harness) {
 	s.stop()
 	stopped := s.await(provision.StateStopped)
 	assert.Equal(t, first.ID, stopped.ID)
+	assert.False(t, stopped.Started)
 	assert.Equal(t, access, s.access(), "credentials can be read while the cluster is stopped")
 	require.Error(t, h.Use(t.Context(), access), "a stopped cluster does not answer")
 
@@ -154,6 +156,7 @@ func restarts(t *testing.T, h Harness) {
 	access := s.access()
 
 	s.restart()
+	assert.True(t, s.observe().Started, "nothing has stopped it")
 	// A cluster may have ended with the operator; the observation must not say that it runs unless it does, and Start starts it again.
 	if s.observe().State != provision.StateReady {
 		s.start()
@@ -168,6 +171,7 @@ func restarts(t *testing.T, h Harness) {
 	s.await(provision.StateStopped)
 	s.restart()
 	assert.Equal(t, provision.StateStopped, s.observe().State, "a stopped cluster stays stopped")
+	assert.False(t, s.observe().Started)
 	assert.Equal(t, access, s.access())
 
 	require.NoError(t, s.runtime.Delete(t.Context(), s.ref))

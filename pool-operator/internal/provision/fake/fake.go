@@ -41,6 +41,7 @@ type cluster struct {
 	problem  *provision.Problem
 	refusal  *provision.Problem
 	starts   int
+	started  bool
 	// edition of the credentials; outdated asks for the next one.
 	edition  int
 	outdated bool
@@ -177,7 +178,7 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 	if c == nil {
 		return provision.Observation{State: provision.StateAbsent}, ctx.Err()
 	}
-	o := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem}
+	o := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, Started: c.started}
 	if c.id != "" {
 		o.Outdated, o.AccessID = c.outdated, r.backend.access(c).ID()
 		o.URL = "https://" + c.id + ".invalid:6443"
@@ -228,6 +229,7 @@ func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, _ provisi
 		c.id, c.password = uuid.NewString(), uuid.NewString()
 	}
 	c.starts++
+	c.started = true
 	w.move(ref, c, provision.StateStarting)
 	w.finishUnlessSlow(ref, c)
 	return ctx.Err()
@@ -252,7 +254,7 @@ func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
 	if c == nil || slices.Contains([]provision.State{provision.StateAbsent, provision.StateStopped, provision.StateDeleting}, c.state) {
 		return ctx.Err()
 	}
-	c.failures, c.problem = 0, nil
+	c.failures, c.problem, c.started = 0, nil, false
 	w.move(ref, c, provision.StateStopping)
 	w.finishUnlessSlow(ref, c)
 	return ctx.Err()

@@ -147,7 +147,7 @@ func (f found) judge() provision.Observation {
 	case f.secret == nil:
 		return provision.Observation{State: provision.StateDeleting}
 	}
-	o := provision.Observation{ID: string(f.secret.Data[idKey])}
+	o := provision.Observation{ID: string(f.secret.Data[idKey]), Started: f.wanted()}
 	switch {
 	case f.wanted() && f.pod != nil && f.pod.DeletionTimestamp == nil:
 		f.judgePod(&o)

@@ -59,12 +59,20 @@ func (c *cluster) start(spec provision.Spec) (problem *provision.Problem, forgot
 	case provision.StateDeleting:
 		return &provision.Problem{Reason: provision.ReasonOther, Message: "the cluster is being removed"}, false
 	case provision.StateStopping:
+		if err := setStarted(c.dir, true); err != nil {
+			return explain(fmt.Errorf("recording the start: %w", err)), false
+		}
 		c.want = provision.StateReady
 		return nil, false
 	case provision.StateAbsent, provision.StateStopped, provision.StateFailed:
 	}
 	if err := c.prepare(spec); err != nil {
 		problem := explain(err)
+		c.fail(problem)
+		return problem, false
+	}
+	if err := setStarted(c.dir, true); err != nil {
+		problem := explain(fmt.Errorf("recording the start: %w", err))
 		c.fail(problem)
 		return problem, false
 	}
@@ -80,6 +88,9 @@ func (c *cluster) stop() *provision.Problem {
 	defer c.mu.Unlock()
 	if problem := c.elsewhere(); problem != nil {
 		return problem
+	}
+	if err := setStarted(c.dir, false); err != nil {
+		return explain(fmt.Errorf("recording the stop: %w", err))
 	}
 	switch c.state {
 	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:

@@ -60,7 +60,7 @@ func (c *cluster) observe(ctx context.Context) (provision.Observation, *provisio
 
 // seen is what is known without asking the cluster. c.mu is held.
 func (c *cluster) seen() provision.Observation {
-	seen := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url()}
+	seen := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url(), Started: wasStarted(c.dir)}
 	if access, err := c.runtime.access(c.ref); err == nil {
 		seen.AccessID = access.ID()
 	}

@@ -25,6 +25,7 @@ const (
 	gonePrefix   = ".gone-"
 	recordFile   = "cluster.json"
 	passwordFile = "password"
+	startedFile  = "started"
 )
 
 // isHalfDone reports whether a directory is to be cleared away: one that was being removed always, one that was being laid
@@ -95,6 +96,26 @@ func writeSynced(path string, content []byte) error {
 	}
 	_, err = file.Write(content)
 	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// setStarted records whether the cluster was started and not stopped since.
+func setStarted(dir string, started bool) error {
+	path := filepath.Join(dir, startedFile)
+	if !started {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := writeSynced(path, nil); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func wasStarted(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, startedFile))
+	return err == nil
 }
 
 func readRecord(dir string) (record, error) {
