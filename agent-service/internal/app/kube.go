@@ -245,7 +245,7 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	queries := agentclassification.NewQueries()
 	recorder := mgr.GetEventRecorder("agent-service")
-	joining := nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens})
+	joining := nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Recorder: recorder})
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images, Recorder: recorder}),
 		"Agents": agent.New(agent.Deps{

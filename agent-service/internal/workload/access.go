@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -165,13 +166,14 @@ func restConfig(kubeconfig []byte) (*rest.Config, error) {
 	return made, nil
 }
 
-// Client makes a client of the cluster with the rights of its node manager.
+// Client makes a client of the cluster with the rights of its node manager. An answer that is too large is an ErrTooMuch.
 func (a *Access) Client() (kubernetes.Interface, error) {
 	config, err := restConfig(a.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of node access %w", err)
 	}
 	config.UserAgent, config.QPS = "agent-service", -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, errors.New("the kubeconfig of node access cannot be used")

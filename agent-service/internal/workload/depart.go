@@ -49,10 +49,10 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 		if err != nil {
 			return false, "", err
 		}
-		if len(left) > 0 && now.Before(d.DrainUntil) {
+		if (left.number > 0 || left.more) && now.Before(d.DrainUntil) {
 			return false, "", nil
 		}
-		note = leftBehind(d.NodeName, left)
+		note = left.behind(d.NodeName)
 		if err := deleteNode(ctx, cluster, node); err != nil {
 			return false, "", err
 		}
@@ -70,52 +70,82 @@ func deleteNode(ctx context.Context, cluster kubernetes.Interface, node *corev1.
 	return nil
 }
 
-// leftBehind says which pods had not left.
-func leftBehind(node string, pods []string) string {
+// pods are those that have still to leave a Node.
+type pods struct {
+	number int
+	// some of their names.
+	some []string
+	// more says that there are others, which there was no time to look at.
+	more bool
+}
+
+func (p *pods) add(pod *corev1.Pod) {
 	const named = 5
-	if len(pods) == 0 {
+	p.number++
+	if len(p.some) < named {
+		p.some = append(p.some, pod.Namespace+"/"+pod.Name)
+	}
+}
+
+// behind says which pods had not left.
+func (p *pods) behind(node string) string {
+	if p.number == 0 && !p.more {
 		return ""
 	}
-	text := strings.Join(pods[:min(len(pods), named)], ", ")
-	if more := len(pods) - named; more > 0 {
+	text, least := "", ""
+	if len(p.some) > 0 {
+		text = ": " + strings.Join(p.some, ", ")
+	}
+	if more := p.number - len(p.some); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("Node %s was deleted although %d pods had not left it in time: %s", node, len(pods), text)
+	if p.more {
+		least = "at least "
+	}
+	return fmt.Sprintf("Node %s was deleted although %s%d pods had not left it in time%s", node, least, p.number, text)
 }
 
 // drain keeps new pods away and evicts those that are there, as many as the context leaves time for. It returns those that have still to leave: on a Node that does not
 // answer, those that were not allowed to. A cluster that answered some evictions answers, however slowly.
-func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node *corev1.Node) (left []string, err error) {
+func (d Departure) drain(ctx context.Context, cluster kubernetes.Interface, node *corev1.Node) (left pods, err error) {
 	if !node.Spec.Unschedulable {
 		_, err := cluster.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("cordoning Node %s: %w", node.Name, err)
+			return left, fmt.Errorf("cordoning Node %s: %w", node.Name, err)
 		}
-	}
-	pods, err := cluster.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node.Name).String()})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of Node %s: %w", node.Name, err)
 	}
 	answered := false
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if stays(pod) {
-			continue
+	ofNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node.Name).String()}
+	err = eachPage(ctx, ofNode, func(ctx context.Context, options metav1.ListOptions) (next string, err error) {
+		page, err := cluster.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		if err != nil && ctx.Err() != nil && answered {
+			left.more = true // the next pass begins anew
+			return "", nil
 		}
-		evicted := pod.DeletionTimestamp != nil
-		if !evicted {
-			err := evict(ctx, cluster, pod)
-			if err != nil && ctx.Err() != nil && !answered {
-				return nil, fmt.Errorf("evicting the pods of Node %s: %w", node.Name, err)
+		if err != nil {
+			return "", fmt.Errorf("listing the pods of Node %s: %w", node.Name, err)
+		}
+		for i := range page.Items {
+			pod := &page.Items[i]
+			if stays(pod) {
+				continue
 			}
-			evicted = err == nil || apierrors.IsNotFound(err)
-			answered = answered || ctx.Err() == nil
+			evicted := pod.DeletionTimestamp != nil
+			if !evicted {
+				err := evict(ctx, cluster, pod)
+				if err != nil && ctx.Err() != nil && !answered {
+					return "", fmt.Errorf("evicting the pods of Node %s: %w", node.Name, err)
+				}
+				evicted = err == nil || apierrors.IsNotFound(err)
+				answered = answered || ctx.Err() == nil
+			}
+			if !evicted || ready(node) {
+				left.add(pod)
+			}
 		}
-		if !evicted || ready(node) {
-			left = append(left, pod.Namespace+"/"+pod.Name)
-		}
-	}
-	return left, nil
+		return page.Continue, nil
+	})
+	return left, err
 }
 
 // evict asks once. The API server refuses an eviction for ten seconds at a time while a PodDisruptionBudget is not processed: a client that repeats it would spend the time of
@@ -143,24 +173,34 @@ func (d Departure) revoke(ctx context.Context, cluster kubernetes.Interface) err
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the bootstrap token of node %s: %w", d.NodeName, err)
 	}
-	requests, err := cluster.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("listing certificate requests: %w", err)
-	}
 	var errs []error
-	for i := range requests.Items {
-		request := &requests.Items[i]
-		asked := request.Spec.Username
-		if decided(request) || asked != bootstrapUser+d.TokenID && asked != nodeUser+d.NodeName {
-			continue
+	err = eachPage(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) (next string, err error) {
+		page, err := cluster.CertificatesV1().CertificateSigningRequests().List(ctx, options)
+		if err != nil {
+			return "", fmt.Errorf("listing certificate requests: %w", err)
 		}
-		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: reason, Message: "the host of this node was released", LastUpdateTime: metav1.Now(),
-		})
-		_, err := cluster.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("denying certificate request %s: %w", request.Name, err))
+		for i := range page.Items {
+			if err := d.deny(ctx, cluster, &page.Items[i]); err != nil && len(errs) < pageSize {
+				errs = append(errs, err)
+			}
 		}
+		return page.Continue, nil
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// deny refuses a certificate request of the node that is not decided.
+func (d Departure) deny(ctx context.Context, cluster kubernetes.Interface, request *certificatesv1.CertificateSigningRequest) error {
+	asked := request.Spec.Username
+	if decided(request) || asked != bootstrapUser+d.TokenID && asked != nodeUser+d.NodeName {
+		return nil
 	}
-	return errors.Join(errs...)
+	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: reason, Message: "the host of this node was released", LastUpdateTime: metav1.Now(),
+	})
+	_, err := cluster.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("denying certificate request %s: %w", request.Name, err)
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
@@ -51,6 +52,8 @@ type Watcher struct {
 
 	mu       sync.Mutex
 	machines []Machine
+	// tooMuch is why a cluster is not watched that has more than the service takes in.
+	tooMuch error
 	// forgotten are tokens that were deleted, because their nodes are Ready.
 	forgotten map[string]bool
 	// made are tokens that this Watcher made.
@@ -64,12 +67,19 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 	if err != nil {
 		return nil, err
 	}
-	factory := informers.NewSharedInformerFactory(cluster, resync)
-	requests, nodes := factory.Certificates().V1().CertificateSigningRequests(), factory.Core().V1().Nodes()
 	w := &Watcher{
-		cluster: cluster, requests: requests.Lister(), nodes: nodes.Lister(), log: log, approved: approved, forgotten: map[string]bool{}, made: map[string]bool{},
+		cluster: cluster, log: log, approved: approved, forgotten: map[string]bool{}, made: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 	}
+	requests, err := requestsOf(cluster).informer(&certificatesv1.CertificateSigningRequest{}, w.unread)
+	if err != nil {
+		return nil, fmt.Errorf("watching the certificate requests of a cluster: %w", err)
+	}
+	nodes, err := nodesOf(cluster).informer(&corev1.Node{}, w.unread)
+	if err != nil {
+		return nil, fmt.Errorf("watching the Nodes of a cluster: %w", err)
+	}
+	w.requests, w.nodes = certificateslisters.NewCertificateSigningRequestLister(requests.GetIndexer()), corelisters.NewNodeLister(nodes.GetIndexer())
 	enqueue := func(object any) {
 		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok && !decided(request) {
 			w.queue.Add(request.Name)
@@ -82,8 +92,8 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 		w.queue.Add(labelsOf)
 	}
 	for informer, handlers := range map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
-		requests.Informer(): {AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }},
-		nodes.Informer(): {
+		requests: {AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }},
+		nodes: {
 			AddFunc: func(object any) { joined(object); changed() },
 			UpdateFunc: func(before, object any) {
 				joined(object)
@@ -100,15 +110,36 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 			return nil, fmt.Errorf("watching a cluster with nodes: %w", err)
 		}
 	}
-	w.synced = nodes.Informer().HasSynced
-	factory.Start(ctx.Done())
+	w.synced = nodes.HasSynced
+	go requests.RunWithContext(ctx)
+	go nodes.RunWithContext(ctx)
 	context.AfterFunc(ctx, w.queue.ShutDown)
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), requests.Informer().HasSynced, nodes.Informer().HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), requests.HasSynced, nodes.HasSynced) {
 			w.work(ctx)
 		}
 	}()
 	return w, nil
+}
+
+// unread takes notice of why a cluster cannot be watched.
+func (w *Watcher) unread(err error) {
+	if !errors.Is(err, ErrTooMuch) {
+		return // it is away, which the pools of its machines say
+	}
+	w.log.Info("cluster is not watched, trying again", "why", err.Error())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tooMuch = err
+}
+
+// TooMuch returns why the cluster could not be watched since the last call, if it has more than the service takes in.
+func (w *Watcher) TooMuch() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.tooMuch
+	w.tooMuch = nil
+	return err
 }
 
 // tokensOf is the item of the queue that stands for tokens of machines that join or have joined; no certificate request has that name.
@@ -168,15 +199,21 @@ func (w *Watcher) settle(ctx context.Context, name string) error {
 	case labelsOf:
 		return w.label(ctx)
 	}
-	request, err := w.requests.Get(name)
+	seen, err := w.requests.Get(name)
+	if err != nil || decided(seen) || !slices.ContainsFunc(w.expected(), func(m Machine) bool {
+		return seen.Spec.Username == bootstrapUser+m.TokenID || seen.Spec.Username == nodeUser+m.NodeName
+	}) {
+		return nil // it is gone, or concerns no machine
+	}
+	request, err := w.cluster.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{}) // what is asked for is not kept
 	if err != nil {
-		return nil // it is gone
+		return client.IgnoreNotFound(err)
 	}
 	verdict, why := judge(request, w.expected(), w.taken)
 	if verdict == Leave {
 		return nil
 	}
-	return w.decide(ctx, request.DeepCopy(), verdict, why)
+	return w.decide(ctx, request, verdict, why)
 }
 
 // decide writes the verdict. Of two replicas one is refused for the conflict, and finds the request decided.

@@ -13,9 +13,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,6 +60,8 @@ type Deps struct {
 	Live    client.Reader
 	Service Service
 	Tokens  workload.Tokens
+	// Recorder tells of clusters that cannot be watched.
+	Recorder events.EventRecorder
 }
 
 // Reconciler looks after clusters that take nodes.
@@ -221,6 +225,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		machines[i].Addresses = addresses[machines[i].Host]
 	}
 	w.Expect(machines)
+	if err := w.TooMuch(); err != nil {
+		r.Recorder.Eventf(deployment, nil, corev1.EventTypeWarning, "ClusterNotWatched", "Watch", "The nodes of the cluster are not looked after: %v", err)
+	}
 	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, hosts)
 }
 

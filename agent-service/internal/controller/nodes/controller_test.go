@@ -8,14 +8,19 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -109,4 +114,51 @@ func TestTheControlPlaneOfARepeatedInstallationIsWatched(t *testing.T) {
 			require.Fail(t, "the control plane is not asked", "installation %d", n+1)
 		}
 	}
+}
+
+// A cluster whose administrator fills it costs the others nothing, and its ClusterDeployment says why its machines do not become nodes.
+func TestAClusterThatIsNotWatchedSaysSo(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, hivev1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			w.WriteHeader(http.StatusUnprocessableEntity) // it streams no lists
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"metadata":{"resourceVersion":"1"},"items":[{}%s]}`, strings.Repeat(",{}", 1<<18))
+	}))
+	t.Cleanup(server.Close)
+	cluster := &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue", UID: "c"},
+		Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
+	}
+	access := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "access"}, Type: hivev1.SecretTypeNodeAccess, Data: map[string][]byte{
+		hivev1.NodeAccessKeyServer: []byte("https://192.0.2.1:6443"), hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"),
+		hivev1.NodeAccessKeyCA: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"),
+		hivev1.SecretKeyKubeconfig: []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+			"users":[{"name":"u","user":{"token":"t"}}],"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}]}`),
+	}}
+	known := &service{hosts: []domain.Host{{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c", State: lifecycle.AddedToExistingCluster}}}
+	tokens, err := workload.NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, access).Build()
+	recorder := events.NewFakeRecorder(100)
+	r := New(t.Context(), Deps{Client: api, Live: api, Service: known, Tokens: tokens, Recorder: recorder})
+	said := ""
+	require.Eventually(t, func() bool {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
+		require.NoError(t, err)
+		select {
+		case said = <-recorder.Events:
+			return true
+		default:
+			return false
+		}
+	}, time.Minute, 50*time.Millisecond)
+	assert.Contains(t, said, "Warning ClusterNotWatched The nodes of the cluster are not looked after: ")
+	assert.Contains(t, said, "has more than 16 MiB or 262144 fields")
+	_, seen := r.NodeReady(client.ObjectKeyFromObject(cluster), "h")
+	assert.False(t, seen)
 }

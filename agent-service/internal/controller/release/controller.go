@@ -165,7 +165,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 			logf.FromContext(ctx).Info("cluster of a released host cannot be reached, trying again", "cluster", h.Release.Cluster, "why", err.Error())
 			return ctrl.Result{RequeueAfter: look}, nil
 		}
-		gone, note = true, fmt.Sprintf("The cluster did not answer for %s: its Node %s may still be there. Delete it", AnswerTimeout, h.Release.NodeName)
+		how := "did not answer"
+		if errors.Is(err, workload.ErrTooMuch) {
+			how = "answered " + workload.ErrTooMuch.Error()
+		}
+		gone, note = true, fmt.Sprintf("The cluster %s for %s: its Node %s may still be there. Delete it", how, AnswerTimeout, h.Release.NodeName)
 	} else {
 		r.answer(key, now)
 	}

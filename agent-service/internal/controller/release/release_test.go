@@ -4,6 +4,7 @@
 package release_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -87,6 +88,22 @@ func hanging(t *testing.T) (url string, asked *atomic.Int64) {
 	return server.URL, asked
 }
 
+// flooding is an API server that answers more than anybody takes in.
+func flooding(t *testing.T) (url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for range 64 {
+			if _, err := w.Write(bytes.Repeat([]byte{' '}, 1<<20)); err != nil {
+				return
+			}
+		}
+		_, _ = w.Write([]byte(`{"kind":"Node","apiVersion":"v1"}`))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // taker is a cluster that takes nodes, and the Secret of its node access.
 func taker(server string) (*hivev1.ClusterDeployment, *corev1.Secret) {
 	return &hivev1.ClusterDeployment{
@@ -111,6 +128,7 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 	deployment, secret := taker(unreachable)
 	silent, _ := hanging(t)
 	_, hangs := taker(silent)
+	_, floods := taker(flooding(t))
 	for name, c := range map[string]struct {
 		objects []client.Object
 		members []domain.Host
@@ -119,6 +137,7 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 	}{
 		"its API does not answer":       {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
 		"its API takes requests only":   {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
+		"its API answers too much":      {objects: []client.Object{deployment, floods}, waits: release.AnswerTimeout, says: "answered more than agent-service takes in for 2m0s: its Node worker-1 may still be there"},
 		"its node access is gone":       {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
 		"it is gone":                    {says: "The cluster is gone"},
 		"another has its name by now":   {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "2"}}}, says: "The cluster is gone"},
