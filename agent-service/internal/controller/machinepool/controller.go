@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !seen.pool.DeletionTimestamp.IsZero() {
 		return r.release(ctx, seen, err)
 	}
-	if err == nil && r.Order.Wait() > 0 {
+	if err == nil && r.Order.Wait() > 0 && len(seen.notTaken) == 0 { // a refusal is said at once: the next pass tries again, and would wait again
 		return ctrl.Result{RequeueAfter: said}, nil
 	}
 	decision = machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())

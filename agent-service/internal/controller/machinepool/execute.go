@@ -89,6 +89,10 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			continue // another one has it; the cache will tell
+		case refused(err) && len(seen.notTaken) < maxRefused:
+			seen.notTaken = append(seen.notTaken, fmt.Sprintf("Agent %s cannot be bound: %v", name, err))
+			r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeWarning, "MachineRefused", "Bind", "%s", cut(fmt.Sprintf("Agent %s/%s cannot be bound: %v", agentNamespace(seen.pool), name, err)))
+			continue // the next one may be in order
 		case err != nil:
 			return taken, fmt.Errorf("binding Agent %s: %w", name, err)
 		}
@@ -97,6 +101,14 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeNormal, "MachineBound", "Bind", "Bound Agent %s/%s as node %s", agentNamespace(seen.pool), name, seen.agents[name].Spec.Hostname)
 	}
 	return taken, nil
+}
+
+// maxRefused is after how many Agents that are refused a pool tries no other one: all may be refused for what the pool states.
+const maxRefused = 100
+
+// refused says that the API server takes no such change of this Agent: by its schema, or by a policy of its users.
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // count asks the API server how many machines the pool has.

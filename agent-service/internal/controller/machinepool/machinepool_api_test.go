@@ -133,6 +133,28 @@ func TestAMachinePoolNeedsNoHandWork(t *testing.T) {
 	r.until(agent, "it is not taken", func() bool { return takenBy(agent).Name == "" })
 }
 
+// An Agent that cannot become a machine of the pool, because it would have too many labels, keeps no other one from it.
+func TestAnAgentThatIsRefusedKeepsNoOtherFromThePool(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	full := r.agent("full", func(a *agentv1.Agent) {
+		a.Spec.NodeLabels, a.Status.Inventory.Memory.PhysicalBytes = map[string]string{}, 8<<30 // it fits best
+		for i := range 256 {
+			a.Spec.NodeLabels[fmt.Sprintf("of-the-user-%d", i)] = ""
+		}
+	})
+	pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) { p.Spec.Labels = map[string]string{"tier": "web"} })
+	r.until(pool, "it says why the machine is not taken", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c != nil && c.Reason == hivev1.ReasonNoSuitableAgents && strings.Contains(c.Message, "Agent full cannot be bound: ") && strings.Contains(c.Message, "spec.nodeLabels")
+	})
+	other := r.agent("other")
+	r.until(other, "it is taken", func() bool { return takenBy(other).Name != "" })
+	r.until(pool, "it has its machine", func() bool { return says(pool, hivev1.MachinePoolMachinesAvailable, hivev1.ReasonMachinesBound) })
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(full), full))
+	assert.Empty(t, agentctl.ClusterKey(full).Name)
+}
+
 func TestAMachineThatIsNotReleasedIsNotTaken(t *testing.T) {
 	r := newRack(t)
 	r.replica(&nodes{}, always)

@@ -42,6 +42,8 @@ type snapshot struct {
 	refused bool
 	// unknown says that a machine is installed, and the cluster does not say whether its Node is Ready.
 	unknown bool
+	// notTaken says which Agents the API server refused to have bound, and why.
+	notTaken []string
 }
 
 // spec is what the pool says of its machines.
