@@ -96,7 +96,7 @@ func finalized(host *metal3v1.BareMetalHost, held bool) *metal3v1.BareMetalHost 
 	return changed
 }
 
-// remove frees the machine of a host that is being deleted, waits until its Node has left the cluster, deletes the Agent and lets the host go. A machine that registers again
+// remove frees the machine of a host that is being deleted, waits until its Node has left the cluster, deletes the Agent and removes the finalizer of the host. A machine that registers again
 // has another Agent, which is not linked.
 func remove(s Snapshot) Decision {
 	if !slices.Contains(s.Host.Finalizers, agentv1.BMHFinalizer) {

@@ -156,7 +156,7 @@ type Create struct {
 	Replaces Address
 }
 
-// Release gives the addresses of a deleted claim back and lets the claim go.
+// Release gives the addresses of a deleted claim back and removes the finalizer of the claim.
 type Release struct{ Addresses []Address }
 
 // Refuse writes to the claim why it gets no address for now.

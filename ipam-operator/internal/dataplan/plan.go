@@ -71,7 +71,7 @@ func (s *Snapshot) releaseStray() []Action {
 	return out
 }
 
-// giveBack deletes the claims of deleted data and, when they are gone, lets the data go. Its Secrets go with it.
+// giveBack deletes the claims of deleted data and, when they are gone, removes the finalizer of the data. Its Secrets are deleted with it.
 func (s *Snapshot) giveBack() []Action {
 	if !slices.ContainsFunc(s.Data.Finalizers, isOurs) {
 		return nil

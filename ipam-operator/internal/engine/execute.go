@@ -349,7 +349,7 @@ func (e *executor) setFinalizer(ctx context.Context, subject *Subject, on bool) 
 	return fmt.Errorf("writing the finalizers of %s %s: %w", subject.Kind, subject.Key(), err)
 }
 
-// release gives back the addresses of a deleted claim and lets it go.
+// release gives back the addresses of a deleted claim and removes its finalizer.
 func (e *executor) release(ctx context.Context, subject *Subject, action allocate.Release, why allocate.Why) error {
 	pool := &ipamv1.IPPool{}
 	if err := e.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {

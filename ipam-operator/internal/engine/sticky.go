@@ -76,7 +76,7 @@ func (o *observer) formerAddresses(ctx context.Context, subject *Subject, pool *
 	return out, nil
 }
 
-// checkIntended asks the API server whether the address that a claim was about to take over is free. The index may be behind: the process that let it go, and
+// checkIntended asks the API server whether the address that a claim was about to take over is free. The index may be behind: the process that released it, and
 // then ended, may have been another one.
 func (o *observer) checkIntended(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) error {
 	ip := subject.Claim.Intended

@@ -133,7 +133,7 @@ type ExpireClaim struct {
 	Why Why
 }
 
-// DropFinalizer lets the claim go, with its resourceVersion as precondition.
+// DropFinalizer removes the finalizer of the claim, with its resourceVersion as precondition.
 type DropFinalizer struct {
 	Why Why
 }

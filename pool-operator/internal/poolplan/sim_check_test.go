@@ -165,7 +165,7 @@ func (c *chaos) calmRound() (wake time.Duration) {
 	return wake
 }
 
-// sweep is what the controller does about a pool that is gone: a replica whose view of what a namespace holds was behind may have let the pool go without it.
+// sweep is what the controller does about a pool that is gone: a replica whose view of what a namespace holds was behind may have removed the finalizer of the pool without it.
 func (c *chaos) sweep() {
 	var left []poolplan.Namespace
 	for _, name := range sortedKeys(c.server.namespaces) {

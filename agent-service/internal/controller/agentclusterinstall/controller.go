@@ -125,7 +125,7 @@ func retry(obstacle error) bool {
 	return obstacle != nil && (kind == "" || kind == domain.Unavailable)
 }
 
-// hold keeps the object until the service has forgotten the cluster, and lets it go with its ClusterDeployment.
+// hold keeps the object until the service has forgotten the cluster, and removes its finalizer with its ClusterDeployment.
 func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 	before := seen.install.DeepCopy()
 	controllerutil.AddFinalizer(seen.install, Finalizer)
@@ -248,7 +248,7 @@ func (r *Reconciler) deleteClusters(ctx context.Context, seen *snapshot, but str
 	return nil
 }
 
-// release frees the hosts, makes the service forget the cluster and lets the object go. An installation that is under way ends: its hosts must boot the
+// release frees the hosts, makes the service forget the cluster and removes its finalizer. An installation that is under way ends: its hosts must boot the
 // discovery image again.
 func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
 	if !controllerutil.ContainsFinalizer(seen.install, Finalizer) {

@@ -132,7 +132,7 @@ func (r *Reconciler) hold(ctx context.Context, infraEnv *agentv1.InfraEnv) error
 	return r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// release deletes the InfraEnv in the service and lets the object go. While hosts are bound it stays and says so.
+// release deletes the InfraEnv in the service and removes its finalizer. While hosts are bound it stays and says so.
 func (r *Reconciler) release(ctx context.Context, infraEnv *agentv1.InfraEnv) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(infraEnv, agentv1.InfraEnvFinalizer) {
 		return ctrl.Result{}, nil

@@ -57,7 +57,7 @@ func (r *Reconciler) recorded(ctx context.Context, host *metal3v1.BareMetalHost,
 	return said, nil
 }
 
-// finish gives the reservations of a deleted host back, or keeps its machine away, and lets the host go.
+// finish gives the reservations of a deleted host back, or keeps its machine away, and removes the finalizer of the host.
 func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, ignore bool) (ctrl.Result, error) {
 	reservations, err := reservationsOf(ctx, r.Client, r.Namespace, inventory.Ref{Namespace: host.Namespace, Name: host.Name})
 	if err != nil {

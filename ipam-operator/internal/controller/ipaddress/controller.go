@@ -144,7 +144,7 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (po
 	return pool, stays, err
 }
 
-// release deletes the address, and lets it go when it has cooled down. The time of the deletion is on the object, so that
+// release deletes the address, and removes its finalizer when it has cooled down. The time of the deletion is on the object, so that
 // it outlives this process.
 func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, grace time.Duration) (ctrl.Result, error) {
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
@@ -204,7 +204,7 @@ func (r *Reconciler) claimHandler() handler.EventHandler {
 	}
 }
 
-// poolHandler looks again at the addresses of a pool that may have let them go.
+// poolHandler looks again at the addresses of a pool that may have released them.
 func (r *Reconciler) poolHandler() handler.EventHandler {
 	again := func(ctx context.Context, pool client.Object, q engine.Queue) {
 		r.enqueue(ctx, q, pool.GetNamespace(), client.MatchingFields{engine.AddressByPool: pool.GetName()})

@@ -99,7 +99,7 @@ func (r *Reconciler) deleteData(ctx context.Context, data *infrav1.Metal3Data) e
 	return nil
 }
 
-// releaseData lets data go whose claims are gone.
+// releaseData removes the finalizer of data whose claims are gone.
 func (r *Reconciler) releaseData(ctx context.Context, data *infrav1.Metal3Data) error {
 	before := data.DeepCopy()
 	data.Finalizers = dataplan.WithoutOurs(data.Finalizers)

@@ -200,7 +200,7 @@ func (r *Reconciler) tidy(ctx context.Context, claim *infrav1.Metal3DataClaim, n
 	return r.finalize(ctx, claim, true)
 }
 
-// release deletes the data of a deleted claim, and lets the claim go when it is gone.
+// release deletes the data of a deleted claim, and removes the finalizer of the claim when it is gone.
 func (r *Reconciler) release(ctx context.Context, claim *infrav1.Metal3DataClaim) error {
 	if !controllerutil.ContainsFinalizer(claim, infrav1.ClaimFinalizer) {
 		return nil

@@ -214,7 +214,7 @@ func (w *testEnv) remove(name string) {
 		return apierrors.IsNotFound(err)
 	})
 	require.Empty(w.t, w.clusters(name))
-	// A replica whose view of what a namespace holds is behind lets the pool go without it. It is swept away.
+	// A replica whose view of what a namespace holds is behind removes the finalizer of the pool without it. It is swept away.
 	w.eventually("the namespaces go", func() bool { return len(w.namespaces(name)) == 0 })
 	w.eventually("the namespaces end", func() bool {
 		list := &corev1.NamespaceList{}
