@@ -137,6 +137,42 @@ func TestWhatUsersPutBesideAnOperatorStays(t *testing.T) {
 	}
 }
 
+// An operator may run in a namespace that users had before. It is removed from there, and the namespace stays with all that is theirs.
+func TestAnOperatorGoesFromAnotherNamespace(t *testing.T) {
+	plane, config := environmenttest.ControlPlane(t)
+	c := cluster{plane: plane}
+	var err error
+	c.Client, err = client.New(config, client.Options{})
+	require.NoError(t, err)
+	const namespace = "platform"
+	platform, key := object("", "v1", "Namespace"), object("", "v1", "Secret")
+	platform.SetName(namespace)
+	require.NoError(t, c.Create(t.Context(), platform))
+	key.SetNamespace(namespace)
+	key.SetName("agent-service-token-key")
+	require.NoError(t, c.Create(t.Context(), key))
+	for _, flags := range [][]string{nil, {"--delete-objects"}} {
+		apply(t, config, "deploy/crds/agent-service")
+		objects, err := render.Overlay{
+			Namespace: namespace, Resources: []string{"overlays/production/agent-service"}, Components: []string{"components/existing-namespace"},
+		}.Render()
+		require.NoError(t, err)
+		require.NoError(t, render.Apply(t.Context(), config, objects))
+
+		out, err := c.run(t, append(flags, "agent-service")...)
+		require.NoError(t, err)
+		assert.Contains(t, out, "the namespace platform stays")
+		for _, o := range objects {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+			require.NoError(t, client.IgnoreNotFound(err))
+			assert.True(t, apierrors.IsNotFound(err) || o.GetDeletionTimestamp() != nil, "%s %s/%s is left", o.GetKind(), o.GetNamespace(), o.GetName())
+		}
+		require.True(t, c.has(t, platform, "", namespace))
+		assert.Nil(t, platform.GetDeletionTimestamp())
+		assert.True(t, c.has(t, key, namespace, key.GetName()))
+	}
+}
+
 // Without its operator an object with a finalizer stays: the user is told which, and decides; then nothing is left.
 func TestObjectsWithoutTheirOperatorAreNamedAndForced(t *testing.T) {
 	c := start(t)
