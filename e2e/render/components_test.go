@@ -147,6 +147,27 @@ func TestNetworkDataIsThereWhereItIsAskedFor(t *testing.T) {
 	assert.ElementsMatch(t, []string{"metal3dataclaims" + group, "metal3datas" + group, "metal3datatemplates" + group}, kinds)
 }
 
+// A kustomization that names a namespace names it in the conversion of templates, too: the operator would correct another one each time that it is applied.
+func TestTemplatesAreConvertedInTheNamespaceOfTheOperator(t *testing.T) {
+	objects, err := render.Overlay{
+		Namespace: "platform", Resources: []string{"crds/network-data", "overlays/standalone/ipam-operator"}, Components: []string{"components/existing-namespace"},
+	}.Render()
+	require.NoError(t, err)
+	for _, object := range objects {
+		service := []string{"spec", "conversion", "webhook", "clientConfig", "service"}
+		namespace, found, err := unstructured.NestedString(object.Object, append(service, "namespace")...)
+		require.NoError(t, err)
+		if !found {
+			continue
+		}
+		name, _, err := unstructured.NestedString(object.Object, append(service, "name")...)
+		require.NoError(t, err)
+		assert.Contains(t, names(objects), "Service "+namespace+"/"+name)
+		return
+	}
+	t.Fatal("no definition has a conversion")
+}
+
 // The operator is told of the inventory, has its token, and may reach it past the network policies.
 func TestTheInventoryIsAComponent(t *testing.T) {
 	const directory = "overlays/production/ipam-operator"
