@@ -64,6 +64,7 @@ var cases = map[string]firing{
 	"AgentInstallationsLate":   {"agent-service", map[string]string{`agent_service_hosts_waiting_oldest_age_seconds{situation="installing"}`: "0+60x90", `agent_service_hosts_waiting_oldest_age_seconds{situation="joining"}`: "0+0x90"}, "80m", nil},
 	"AgentNodesMissing":        {"agent-service", map[string]string{`agent_service_hosts_waiting_oldest_age_seconds{situation="joining"}`: "0+60x90"}, "40m", nil},
 	"AgentHostsNotFreed":       {"agent-service", map[string]string{`agent_service_hosts_waiting_oldest_age_seconds{situation="releasing"}`: "0+60x90"}, "50m", nil},
+	"AgentImagesDown":          {"agent-service", map[string]string{`up{job="agent-service-images-metrics"}`: "1+0x10 0+0x50"}, "20m", nil},
 	"AgentImagesFailing":       {"agent-service", map[string]string{"agent_service_image_failures_total": "0+60x60"}, "30m", nil},
 	"DiscoveryOperatorDown":    down("discovery-operator"),
 	"DiscoveryOperatorFailing": failing("discovery-operator"),
@@ -148,10 +149,13 @@ func write(t *testing.T, dir, name string, content any) string {
 	return file
 }
 
-// replica adds the labels that a ServiceMonitor gives the series of a pod. They include the namespace of the operator.
+// replica adds the labels that a ServiceMonitor gives the series of a pod. They include the namespace of the operator, and the job where the series names none.
 func replica(series, operator, pod string) string {
 	name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
-	added := fmt.Sprintf(`job=%q,namespace=%q,pod=%q,instance=%q`, operator+"-metrics", "muster-"+operator, operator+"-"+pod, pod+":8443")
+	added := fmt.Sprintf(`namespace=%q,pod=%q,instance=%q`, "muster-"+operator, operator+"-"+pod, pod+":8443")
+	if !strings.HasPrefix(labels, "job=") {
+		added = fmt.Sprintf("job=%q,", operator+"-metrics") + added
+	}
 	return name + "{" + strings.Join(slices.DeleteFunc([]string{labels, added}, func(s string) bool { return s == "" }), ",") + "}"
 }
 
@@ -235,4 +239,36 @@ func TestOneReplicaThatAnswersIsEnough(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput()
 		require.NoError(t, err, "%s: %s", operator, out)
 	}
+}
+
+// Pods of images may be gone altogether, with the series of their scrapes. One of two that answers is enough.
+func TestPodsOfImagesAreDownWhenNoneAnswers(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	needtest.Part(t, err == nil, "promtool is not installed: install the package prometheus of Debian")
+	const up = `up{job="agent-service-images-metrics"}`
+	firing := []map[string]any{{"labels": `{__name__="ALERTS",alertname="AgentImagesDown",alertstate="firing",severity="critical"}`, "value": 1}}
+	dir := t.TempDir()
+	write(t, dir, "rules.yaml", map[string]any{"groups": rules(t, "agent-service")})
+	var units []map[string]any
+	for _, situation := range []struct {
+		a, b string
+		want []map[string]any
+	}{
+		{a: "1+0x10 _x50", b: "1+0x20 _x40", want: firing},
+		{a: "1+0x60", b: "1+0x20 _x40"},
+		{a: "0+0x60", b: "1+0x60"},
+		{a: "1+0x20 0+0x40", b: "0+0x20 1+0x40"},
+	} {
+		units = append(units, map[string]any{
+			"interval": "1m",
+			"input_series": []map[string]string{
+				{"series": replica(up, "agent-service", "a"), "values": situation.a}, {"series": replica(up, "agent-service", "b"), "values": situation.b},
+				{"series": replica("up", "agent-service", "c"), "values": "1+0x60"},
+			},
+			"promql_expr_test": []map[string]any{{"expr": `ALERTS{alertstate="firing"}`, "eval_time": "40m", "exp_samples": situation.want}},
+		})
+	}
+	file := write(t, dir, "tests.yaml", map[string]any{"rule_files": []string{"rules.yaml"}, "evaluation_interval": "1m", "tests": units})
+	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }

@@ -15,8 +15,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/e2e/render"
@@ -166,6 +169,34 @@ func TestTemplatesAreConvertedInTheNamespaceOfTheOperator(t *testing.T) {
 		return
 	}
 	t.Fatal("no definition has a conversion")
+}
+
+// Replicas are on several nodes where there are several, and a drain takes one at a time.
+func TestReplicasAreSpreadAndDrainedOneByOne(t *testing.T) {
+	objects := mustRender(t, "deploy/overlays/production")
+	budgets := ofKind[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget")
+	selects := func(selector *metav1.LabelSelector, pod map[string]string) bool {
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		require.NoError(t, err)
+		return s.Matches(labels.Set(pod))
+	}
+	deployments := ofKind[appsv1.Deployment](t, objects, "Deployment")
+	require.Len(t, deployments, 5)
+	for _, d := range deployments {
+		require.EqualValues(t, 2, *d.Spec.Replicas, d.Name)
+		pod := d.Spec.Template
+		assert.Len(t, slices.DeleteFunc(slices.Clone(budgets), func(b *policyv1.PodDisruptionBudget) bool {
+			return b.Namespace != d.Namespace || !selects(b.Spec.Selector, pod.Labels)
+		}), 1, "budgets of %s", d.Name)
+		require.NotNil(t, pod.Spec.Affinity, d.Name)
+		apart := pod.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		require.Len(t, apart, 1, d.Name)
+		assert.Equal(t, corev1.LabelHostname, apart[0].PodAffinityTerm.TopologyKey)
+		assert.True(t, selects(apart[0].PodAffinityTerm.LabelSelector, pod.Labels), d.Name)
+		require.Len(t, pod.Spec.TopologySpreadConstraints, 1, d.Name)
+		assert.Equal(t, corev1.LabelTopologyZone, pod.Spec.TopologySpreadConstraints[0].TopologyKey)
+		assert.True(t, selects(pod.Spec.TopologySpreadConstraints[0].LabelSelector, pod.Labels), d.Name)
+	}
 }
 
 // The operator is told of the inventory, has its token, and may reach it past the network policies.
