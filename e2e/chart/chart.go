@@ -165,19 +165,19 @@ var conditions = map[string]string{"NetworkPolicy": ".Values.networkPolicy.enabl
 func (s source) template(files map[string][]byte, object *unstructured.Unstructured, condition string) error {
 	object = object.DeepCopy()
 	unhash(object)
-	text, err := escaped(object)
+	var text string
+	var err error
+	if object.GetKind() == "Deployment" {
+		text, err = s.deployment(object)
+	} else {
+		allowAPIServers(object)
+		if s.edit != nil {
+			s.edit(object)
+		}
+		text, err = escaped(object)
+	}
 	if err != nil {
 		return err
-	}
-	if object.GetKind() == "Deployment" {
-		if text, err = s.deployment(object); err != nil {
-			return err
-		}
-	} else if s.edit != nil {
-		s.edit(object)
-		if text, err = escaped(object); err != nil {
-			return err
-		}
 	}
 	text = expand(strings.ReplaceAll(text, releaseNamespace, "{{ .Release.Namespace }}"))
 	if condition != "" {
@@ -185,6 +185,28 @@ func (s source) template(files map[string][]byte, object *unstructured.Unstructu
 	}
 	files["templates/"+strings.ToLower(object.GetKind())+"-"+strings.ReplaceAll(object.GetName(), ":", "-")+".yaml"] = []byte(text)
 	return nil
+}
+
+// apiServerPort is the port of API servers beside which a policy allows those that a value states.
+const apiServerPort = 6443
+
+// allowAPIServers lets a value add ports to the rule of a NetworkPolicy for API servers.
+func allowAPIServers(object *unstructured.Unstructured) {
+	if object.GetKind() != "NetworkPolicy" {
+		return
+	}
+	egress, _, _ := unstructured.NestedSlice(object.Object, "spec", "egress")
+	for _, rule := range egress {
+		allowed, _ := rule.(map[string]any)
+		ports, _ := allowed["ports"].([]any)
+		if slices.ContainsFunc(ports, func(p any) bool {
+			port, _ := p.(map[string]any)
+			return port["port"] == int64(apiServerPort)
+		}) {
+			add(allowed, "ports", block(`include "apiServerPorts" .`))
+			set(object.Object, egress, "spec", "egress")
+		}
+	}
 }
 
 // escaped is an object in YAML in which nothing is an expression of Helm but what expression marks.

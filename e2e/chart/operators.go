@@ -213,6 +213,11 @@ func helpers(s source) string {
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+{{- define "apiServerPorts" -}}
+{{- range .Values.networkPolicy.apiServerPorts }}
+- {port: {{ int . }}, protocol: TCP}
+{{- end }}
+{{- end }}
 `
 	if s.operator == "agent-service" {
 		text += imageHelpers

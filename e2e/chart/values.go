@@ -23,6 +23,12 @@ type value struct {
 	from     func(objects []*unstructured.Unstructured) any
 	// words are all that a string may be.
 	words []string
+	// items is the JSON schema of the items of an array; nil allows any.
+	items map[string]any
+}
+
+func portSchema() map[string]any {
+	return map[string]any{"type": "integer", "minimum": 1, "maximum": 65535}
 }
 
 // common are the values of every operator.
@@ -41,6 +47,7 @@ func (s source) common() []value {
 		{path: "extraArgs", about: "further flags of the operator, as a list", kind: "array", standard: []any{}},
 		{path: "extraEnv", about: "further variables of the environment, as a list of {name, value} or {name, valueFrom}", kind: "array", standard: []any{}},
 		{path: "networkPolicy.enabled", about: "whether connections are restricted to those that are needed", kind: "boolean", standard: true},
+		{path: "networkPolicy.apiServerPorts", about: "ports of API servers beside 443 and 6443, such as 16443 with MicroK8s", kind: "array", items: portSchema(), standard: []any{}},
 		{path: "podDisruptionBudget.enabled", about: "whether a drain leaves one replica", kind: "boolean", standard: true},
 		{path: "openshift.enabled", about: "whether the pods are bound to the security contexts nonroot-v2 of OpenShift, which refuses them otherwise", kind: "boolean", standard: false},
 		{path: "monitoring.enabled", about: "whether scraping, alerts and a dashboard are installed; needs the kinds of the Prometheus Operator", kind: "boolean", standard: false},
@@ -126,6 +133,9 @@ func schemaOf(values []value) map[string]any {
 		one := map[string]any{"type": v.kind, "description": v.about}
 		if v.words != nil {
 			one["enum"] = slices.Clone(v.words)
+		}
+		if v.items != nil {
+			one["items"] = v.items
 		}
 		if v.kind == "integer" {
 			one["minimum"] = 0

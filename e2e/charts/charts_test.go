@@ -19,7 +19,9 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -151,6 +153,35 @@ func TestValuesChangeWhatTeamsChange(t *testing.T) {
 			"priorityClassName: high\n", "- name: pull\n", "key: infra\n",
 		} {
 			assert.Contains(t, text, want)
+		}
+	})
+}
+
+// Every pod that asks an API server may do so at the ports that a value states, and at those that it reaches anyway.
+func TestAPIServersMayListenAtOtherPorts(t *testing.T) {
+	each(t, func(t *testing.T, operator, dir string) {
+		open := map[string][]int32{}
+		for _, object := range must(t, dir, map[string]any{"networkPolicy": map[string]any{"apiServerPorts": []any{16443, 8443}}}) {
+			if object.GetKind() != "NetworkPolicy" {
+				continue
+			}
+			policy := &networkingv1.NetworkPolicy{}
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy))
+			for _, rule := range policy.Spec.Egress {
+				for _, port := range rule.Ports {
+					assert.NotNil(t, port.Protocol)
+					open[policy.Name] = append(open[policy.Name], port.Port.IntVal)
+				}
+			}
+		}
+		assert.Subset(t, open[operator], []int32{443, 6443, 16443, 8443})
+		if operator == "agent-service" {
+			assert.Subset(t, open["agent-service-images"], []int32{443, 6443, 16443, 8443})
+			assert.Equal(t, []int32{5432}, open["agent-service-database"])
+		}
+		for _, wrong := range []any{"https", 0, 70000} {
+			_, err := install(t, dir, map[string]any{"networkPolicy": map[string]any{"apiServerPorts": []any{wrong}}})
+			require.ErrorContains(t, err, "values don't meet the specifications of the schema")
 		}
 	})
 }

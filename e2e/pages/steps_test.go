@@ -39,6 +39,7 @@ var steps = []step{
 	{page: readme, first: "$ kubectl -n team-a get clusterclaim mine", do: user.enter},
 	{page: readme, first: "apiVersion: kustomize.config.k8s.io/v1beta1", do: user.customize},
 	{page: readme, first: "make test", why: "they are what runs this test; TestTargetsAreThere finds them"},
+	{page: operations, first: "patches:", do: user.allowAPIServers},
 	{page: operations, first: "kubectl -n muster-pool-operator set env deployment/pool-operator", do: user.trace},
 	{page: operations, first: "kubectl -n team get clusterclaim mine", do: user.findTrace},
 	{page: operations, first: "apiVersion: networking.k8s.io/v1", do: user.allowTraces},
@@ -207,6 +208,22 @@ func (u user) nameSystems(text string) {
 	rendered := u.render("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../muster/deploy/overlays/production/agent-service]\n" + text)
 	assert.Contains(u, rendered, "https://images.example.com/4.20.img.zst")
 	u.sh("kubectl apply --server-side --force-conflicts --dry-run=server -f -", rendered)
+}
+
+// allowAPIServers adds what the page adds to the overlay of all operators: each policy that has the usual port of API servers has another one.
+func (u user) allowAPIServers(text string) {
+	rendered := u.render("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../muster/deploy/overlays/production]\n" + text)
+	policies := 0
+	for document := range strings.SplitSeq(rendered, "\n---\n") {
+		if strings.Contains(document, "\nkind: NetworkPolicy\n") && strings.Contains(document, "port: 6443\n") {
+			policies++
+			assert.Contains(u, document, "port: 16443\n")
+			if strings.Contains(document, "namespace: muster-pool-operator") { // which is installed
+				u.sh("kubectl apply --server-side --force-conflicts --dry-run=server -f -", document)
+			}
+		}
+	}
+	assert.Equal(u, 5, policies)
 }
 
 func (u user) expose(text string) {
