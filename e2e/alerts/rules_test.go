@@ -272,3 +272,38 @@ func TestPodsOfImagesAreDownWhenNoneAnswers(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
+
+// Replicas that run for a minute of six, in turn, do no work: the operator is down although now and then one answers. Those that were replaced, or restarted once, are not.
+func TestReplicasThatEndSoonAfterEachStartAreDown(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	needtest.Part(t, err == nil, "promtool is not installed: install the package prometheus of Debian")
+	for _, operator := range operators {
+		dir := t.TempDir()
+		write(t, dir, "rules.yaml", map[string]any{"groups": rules(t, operator)})
+		var units []map[string]any
+		for _, situation := range []struct {
+			a, b  string
+			fires bool
+		}{
+			{a: strings.Repeat("1 0 0 0 0 0 ", 10), b: strings.Repeat("0 0 0 1 0 0 ", 10), fires: true},
+			{a: "1+0x20 _x40", b: "_x20 0 1+0x40"},
+			{a: "1+0x35 0 0 0 1+0x20", b: "1+0x37 0 0 0 1+0x20"},
+			{a: strings.Repeat("1 0 0 0 0 0 ", 10), b: "1+0x60"},
+		} {
+			want := []map[string]any{}
+			if situation.fires {
+				want = append(want, map[string]any{"labels": "{}", "value": 1})
+			}
+			units = append(units, map[string]any{
+				"interval": "1m",
+				"input_series": []map[string]string{
+					{"series": replica("up", operator, "a"), "values": situation.a}, {"series": replica("up", operator, "b"), "values": situation.b},
+				},
+				"promql_expr_test": []map[string]any{{"expr": `count(ALERTS{alertname=~".*Down",alertstate="firing"})`, "eval_time": "41m", "exp_samples": want}},
+			})
+		}
+		file := write(t, dir, "tests.yaml", map[string]any{"rule_files": []string{"rules.yaml"}, "evaluation_interval": "1m", "tests": units})
+		out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput()
+		require.NoError(t, err, "%s: %s", operator, out)
+	}
+}
