@@ -307,3 +307,34 @@ func TestReplicasThatEndSoonAfterEachStartAreDown(t *testing.T) {
 		require.NoError(t, err, "%s: %s", operator, out)
 	}
 }
+
+// A report that the inventory refuses is repeated with a back-off of up to 1,000 seconds: the alert goes on until one is taken.
+func TestAReportThatIsRepeatedSeldomKeepsTheAlert(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	needtest.Part(t, err == nil, "promtool is not installed: install the package prometheus of Debian")
+	dir := t.TempDir()
+	write(t, dir, "rules.yaml", map[string]any{"groups": rules(t, "ipam-operator")})
+	requests := func(result string) string {
+		return replica(fmt.Sprintf(`ipam_inventory_requests_total{operation="give",result=%q}`, result), "ipam-operator", "a")
+	}
+	var tests []map[string]any
+	for minute := 40; minute <= 160; minute++ {
+		want := []map[string]any{}
+		if minute < 111 {
+			want = append(want, map[string]any{"labels": "{}", "value": 1})
+		}
+		tests = append(tests, map[string]any{
+			"expr": `count(ALERTS{alertname="IPAMInventoryFailing",alertstate="firing"})`, "eval_time": fmt.Sprintf("%dm", minute), "exp_samples": want,
+		})
+	}
+	file := write(t, dir, "tests.yaml", map[string]any{"rule_files": []string{"rules.yaml"}, "evaluation_interval": "1m", "tests": []map[string]any{{
+		"interval": "1m",
+		"input_series": []map[string]string{
+			{"series": requests("error"), "values": "_ 13 14 15 15 15 16+0x4 17+0x10 18+0x16 19+0x16 20+0x16 21+0x16 22+0x80"},
+			{"series": requests("success"), "values": "4+0x110 5+0x60"}, // taken after 111 minutes
+		},
+		"promql_expr_test": tests,
+	}}})
+	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
