@@ -51,7 +51,10 @@ func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
 	infraEnv := c.infraEnv("rack")
 	host := c.hostOf(1, infraEnv)
 	host.Spec.BootMACAddress = strings.ToUpper(host.Spec.BootMACAddress)
-	host.Annotations = map[string]string{agentv1.BMHRoleAnnotation: "worker", agentv1.BMHHostnameAnnotation: "worker-1"}
+	host.Annotations = map[string]string{
+		agentv1.BMHRoleAnnotation: "worker", agentv1.BMHHostnameAnnotation: "worker-1", agentv1.BMHNodeLabelAnnotationPrefix + "node-role.kubernetes.io/infra": "",
+		"bmac.agent-install.openshift.io/unheard-of": "",
+	}
 	c.create(host)
 	c.until(host, "the host boots the image", func() bool { return host.Spec.Image != nil })
 	assert.Equal(t, infraEnv.Status.ISODownloadURL, host.Spec.Image.URL)
@@ -63,6 +66,8 @@ func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
 	assert.True(t, agent.Spec.Approved)
 	assert.Equal(t, "worker", agent.Spec.Role)
 	assert.Equal(t, "worker-1", agent.Spec.Hostname)
+	assert.Equal(t, map[string]string{"node-role.kubernetes.io/infra": ""}, agent.Spec.NodeLabels)
+	c.eventOf(host, corev1.EventTypeWarning, "UnknownAnnotation", "", "annotations without effect: bmac.agent-install.openshift.io/unheard-of; remove them, or set the fields of the Agent")
 
 	deployment, _ := c.deployment()
 	refer := func(to string) func(*metal3v1.BareMetalHost) {

@@ -45,6 +45,7 @@ const (
 	ReasonOtherImage        = "OtherImage"
 	ReasonAmbiguousMachine  = "AmbiguousMachine"
 	ReasonInvalidAnnotation = "InvalidAnnotationValue"
+	ReasonUnknownAnnotation = "UnknownAnnotation"
 	ReasonNoSuchDisk        = "NoSuchDisk"
 )
 
@@ -68,7 +69,28 @@ func Plan(s Snapshot) Decision {
 	if agent != nil && agent.DeletionTimestamp.IsZero() && (linked(s.Host, agent) || !unapproved) {
 		d = link(s.Host, agent, d)
 	}
+	if keys := withoutEffect(s.Host); len(keys) > 0 {
+		d = d.because(ReasonUnknownAnnotation, "annotations without effect: %s; remove them, or set the fields of the Agent", strings.Join(keys, ", "))
+	}
 	return d
+}
+
+// knownAnnotations are the annotations of the domain that have an effect; labels of nodes have a prefix.
+var knownAnnotations = []string{
+	agentv1.BMHRoleAnnotation, agentv1.BMHHostnameAnnotation, agentv1.BMHMachineConfigPoolAnnotation, agentv1.BMHInstallerArgsAnnotation, agentv1.BMHIgnitionConfigOverridesAnnotation,
+	agentv1.BMHClusterReferenceAnnotation, agentv1.BMHRemoveAgentAnnotation,
+}
+
+// withoutEffect returns the keys of annotations that are addressed to this service and have no effect, in order.
+func withoutEffect(host *metal3v1.BareMetalHost) []string {
+	var keys []string
+	for key := range host.Annotations {
+		if strings.HasPrefix(key, "bmac.agent-install.openshift.io") && !strings.HasPrefix(key, agentv1.BMHNodeLabelAnnotationPrefix) && !slices.Contains(knownAnnotations, key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // pending says that discovery holds the host until a user approves it.
@@ -182,6 +204,14 @@ func link(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Decisi
 			*field = value
 		}
 	}
+	for annotation, value := range host.Annotations {
+		if key, ok := strings.CutPrefix(annotation, agentv1.BMHNodeLabelAnnotationPrefix); ok {
+			if changed.Spec.NodeLabels == nil {
+				changed.Spec.NodeLabels = map[string]string{}
+			}
+			changed.Spec.NodeLabels[key] = value
+		}
+	}
 	d = cluster(host, changed, d)
 	d = disk(host, changed, d)
 	if !same(agent, changed) {
@@ -209,7 +239,7 @@ func cluster(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Dec
 // same compares what a plan may change.
 func same(a, b *agentv1.Agent) bool {
 	x, y := a.Spec.ClusterDeploymentName, b.Spec.ClusterDeploymentName
-	return maps.Equal(a.Labels, b.Labels) && (x == y || x != nil && y != nil && *x == *y) &&
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Spec.NodeLabels, b.Spec.NodeLabels) && (x == y || x != nil && y != nil && *x == *y) &&
 		a.Spec.Approved == b.Spec.Approved && a.Spec.Role == b.Spec.Role && a.Spec.Hostname == b.Spec.Hostname && a.Spec.MachineConfigPool == b.Spec.MachineConfigPool &&
 		a.Spec.InstallerArgs == b.Spec.InstallerArgs && a.Spec.IgnitionConfigOverrides == b.Spec.IgnitionConfigOverrides && a.Spec.InstallationDiskID == b.Spec.InstallationDiskID
 }

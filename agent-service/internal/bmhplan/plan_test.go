@@ -72,6 +72,26 @@ func TestWhatAnAgentGetsFromItsHost(t *testing.T) {
 			a.Spec.Role, a.Spec.Hostname, a.Spec.MachineConfigPool = "master", "m1", "infra"
 			a.Spec.InstallerArgs, a.Spec.IgnitionConfigOverrides = `["--copy-network"]`, `{"ignition":{"version":"3.2.0"}}`
 		}, ""},
+		"labels of its node are added to those it has": {func(s *bmhplan.Snapshot) {
+			s.Agents[0].Spec.NodeLabels = map[string]string{"rack": "a", "tier": "web"}
+			s.Host.Annotations = map[string]string{
+				"bmac.agent-install.openshift.io.node-label.node-role.kubernetes.io/infra": "", "bmac.agent-install.openshift.io.node-label.rack": "r7",
+			}
+		}, func(a *agentv1.Agent) {
+			a.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": "", "rack": "r7", "tier": "web"}
+		}, ""},
+		"a label of its node changes later": {func(s *bmhplan.Snapshot) {
+			linked(s)
+			s.Agents[0].Spec.Approved, s.Agents[0].Spec.NodeLabels = true, map[string]string{"rack": "a"}
+			s.Host.Annotations["bmac.agent-install.openshift.io.node-label.rack"] = "b"
+		}, func(a *agentv1.Agent) { a.Spec.NodeLabels = map[string]string{"rack": "b"} }, ""},
+		"an annotation that the service does not know": {func(s *bmhplan.Snapshot) {
+			s.Host.Annotations["bmac.agent-install.openshift.io/fencing-credentials"], s.Host.Annotations[agentv1.BMHRemoveAgentAnnotation] = "bmc", "false"
+		}, func(*agentv1.Agent) {}, bmhplan.ReasonUnknownAnnotation},
+		"a misspelt prefix of labels": {func(s *bmhplan.Snapshot) {
+			s.Host.Annotations["bmac.agent-install.openshift.io.node-labels.rack"] = "a"
+		},
+			func(*agentv1.Agent) {}, bmhplan.ReasonUnknownAnnotation},
 		"an annotation without a value clears": {func(s *bmhplan.Snapshot) { s.Host.Annotations[agentv1.BMHHostnameAnnotation] = "" }, func(a *agentv1.Agent) { a.Spec.Hostname = "" }, ""},
 		"it is bound": {func(s *bmhplan.Snapshot) { s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = "blue/blue" },
 			func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = bound }, ""},

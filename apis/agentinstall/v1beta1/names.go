@@ -83,6 +83,8 @@ const (
 	BMHIgnitionConfigOverridesAnnotation = "bmac.agent-install.openshift.io/ignition-config-overrides"
 	// BMHClusterReferenceAnnotation is <namespace>/<ClusterDeployment>; the empty value frees the machine.
 	BMHClusterReferenceAnnotation = "bmac.agent-install.openshift.io/cluster-reference"
+	// BMHNodeLabelAnnotationPrefix begins annotations of which each is a label of the Agent's nodeLabels: the rest of the key is the label's key.
+	BMHNodeLabelAnnotationPrefix = "bmac.agent-install.openshift.io.node-label."
 )
 
 // BMHHibernatesAnnotation is on a BareMetalHost that was switched off with the cluster of its machine, with <namespace>/<ClusterDeployment>. It is switched on again with it, or when the
