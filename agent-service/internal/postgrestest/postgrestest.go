@@ -155,6 +155,14 @@ func (s *Server) Down() {
 	s.proc = nil
 }
 
+// Demote makes a server that is down a hot standby at its next start. It is the primary again after pg_promote.
+func (s *Server) Demote() {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.data, "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // it is empty
+		s.t.Fatal(err)
+	}
+}
+
 // Hang stops all of the server, connections included, which stay open and answer nothing until GoOn.
 func (s *Server) Hang() { s.signal(syscall.SIGSTOP) }
 

@@ -22,6 +22,9 @@ import (
 // errStale is a write of an object that another writer changed since it was read.
 var errStale = errors.New("another transaction was in the way")
 
+// readOnly is the code of a server that writes nothing: a standby that the address leads to during a failover, or a primary that was made so, as providers do where its disk is full.
+const readOnly = "25006"
+
 // repeatable is true for errors that the same transaction may not meet again.
 func repeatable(err error) bool {
 	if errors.Is(err, errStale) {
@@ -46,7 +49,7 @@ func classify(err error) error {
 func away(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		// Connection exceptions, insufficient resources, operator intervention.
-		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57")
+		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57") || pg.Code == readOnly
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch lite.Code() & 0xff {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -882,6 +883,66 @@ func TestReplicasTellEachOther(t *testing.T) {
 	server.Up()
 	assert.Equal(t, domain.EverythingChanged, (<-received)[0].Kind)
 	require.Eventually(t, func() bool { return one.Ping(t.Context()) == nil }, 60*time.Second, 10*time.Millisecond)
+}
+
+// TestAReadOnlyServerIsAway is a failover: the address leads to a standby for a while, to which sessions stay open.
+func TestAReadOnlyServerIsAway(t *testing.T) {
+	server := postgrestest.Start(t)
+	s, err := store.Open(t.Context(), server.URL)
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	write := func() error {
+		return s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
+			return tx.AddEvent(ctx, domain.Event{At: time.Now()})
+		})
+	}
+	administer := func(statements ...string) {
+		t.Helper()
+		admin, err := pgx.Connect(t.Context(), server.URL)
+		require.NoError(t, err)
+		defer admin.Close(t.Context()) //nolint:errcheck // the statements are done
+		for _, text := range statements {
+			_, err = admin.Exec(t.Context(), text)
+			require.NoError(t, err, text)
+		}
+	}
+	refused := func() {
+		t.Helper()
+		for range 3 {
+			assert.Equal(t, domain.Unavailable, domain.KindOf(write()))
+			assert.Equal(t, domain.Unavailable, domain.KindOf(s.Ping(t.Context())), "it answers, and keeps nothing")
+		}
+	}
+	// hold opens sessions, which are idle afterwards. Those that the server ended are noticed by that.
+	hold := func() {
+		var wait sync.WaitGroup
+		for range 5 {
+			wait.Go(func() {
+				_ = s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
+					_, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e"})
+					return err
+				})
+			})
+		}
+		wait.Wait()
+	}
+	require.NoError(t, write())
+
+	server.Down()
+	server.Demote()
+	server.Up()
+	refused()
+	hold()
+	administer("SELECT pg_promote()")
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil && write() == nil }, 30*time.Second, 10*time.Millisecond)
+
+	// Sessions of before stay those of a server that writes nothing, as behind a proxy or a name that leads to another server by now.
+	administer("ALTER DATABASE postgres SET default_transaction_read_only = on", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	hold()
+	hold()
+	refused()
+	administer("SET default_transaction_read_only = off", "ALTER DATABASE postgres RESET default_transaction_read_only")
+	require.Eventually(t, func() bool { return write() == nil }, 10*time.Second, 10*time.Millisecond, "each session that writes nothing is given up")
 }
 
 func keepsFiles(t *testing.T, s *store.Store, _ string) {

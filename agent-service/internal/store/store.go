@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -124,6 +125,10 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
+	keeps := config.OnPgError
+	config.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != readOnly && keeps(c, err) // another connection may lead to the primary
+	}
 	s.listen, s.heartbeats = config.Copy(), heartbeatsOfPostgres
 	s.listen.RuntimeParams["application_name"] = "agent-service listening"
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
@@ -218,10 +223,11 @@ func (s *Store) Close() error {
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
+	// A standby, and a file on a full disk, can be read: only a write tells.
 	if s.listen != nil {
-		return classify(s.write.PingContext(ctx))
+		_, err := s.write.DB.ExecContext(ctx, "UPDATE oldest_reader SET version = version WHERE false")
+		return classify(err)
 	}
-	// A file on a full disk can be read: only a write tells.
 	return classify(s.group.update(ctx, func(ctx context.Context, tx bun.Tx) ([]func(), error) {
 		_, err := tx.Tx.ExecContext(ctx, "PRAGMA user_version = 1")
 		return nil, err
