@@ -55,6 +55,7 @@ func (largeError) Unwrap() error { return ErrTooMuch }
 // bounded refuses answers that are too large. A watch goes on for as long as it likes, and client-go bounds each of its events.
 type bounded struct{ http.RoundTripper }
 
+// RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(request)
 	if err != nil || response.StatusCode == http.StatusOK && request.URL.Query().Get("watch") == "true" {
