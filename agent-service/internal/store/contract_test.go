@@ -4,13 +4,17 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -883,6 +887,122 @@ func TestReplicasTellEachOther(t *testing.T) {
 	server.Up()
 	assert.Equal(t, domain.EverythingChanged, (<-received)[0].Kind)
 	require.Eventually(t, func() bool { return one.Ping(t.Context()) == nil }, 60*time.Second, 10*time.Millisecond)
+}
+
+// relay forwards connections to a server. Where it is armed, it breaks the next connection that commits, and passes the commit on when hold is closed.
+type relay struct {
+	server string
+	armed  atomic.Bool
+	hold   chan struct{}
+}
+
+// listen returns the address of the relay.
+func (r *relay) listen(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(client)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func (r *relay) serve(client net.Conn) {
+	defer client.Close() //nolint:errcheck // nothing is left to lose
+	server, err := net.Dial("tcp", r.server)
+	if err != nil {
+		return
+	}
+	defer server.Close() //nolint:errcheck // nothing is left to lose
+	answered := make(chan struct{})
+	var lost atomic.Bool
+	go func() {
+		defer close(answered)
+		defer client.Close() //nolint:errcheck // nothing is left to lose
+		answer := make([]byte, 1<<16)
+		for {
+			n, err := server.Read(answer)
+			if err != nil || lost.Load() {
+				return
+			}
+			_, _ = client.Write(answer[:n])
+		}
+	}()
+	request := make([]byte, 1<<16)
+	for {
+		n, err := client.Read(request)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(request[:n], []byte("commit")) && r.armed.CompareAndSwap(true, false) {
+			lost.Store(true)
+			if r.hold != nil {
+				_ = client.Close()
+				<-r.hold
+			}
+			_, _ = server.Write(request[:n])
+			<-answered
+			return
+		}
+		_, _ = server.Write(request[:n])
+	}
+}
+
+// TestACommitWithoutAnAnswerIsNews loses the answer of a commit: the memory of this replica does not know what was written.
+func TestACommitWithoutAnAnswerIsNews(t *testing.T) {
+	server := postgrestest.Start(t)
+	address, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	for name, between := range map[string]*relay{
+		"committed before the error": {server: address.Host},
+		"committed after the error":  {server: address.Host, hold: make(chan struct{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			through := *address
+			through.Host = between.listen(t)
+			s, err := store.Open(t.Context(), through.String())
+			require.NoError(t, err)
+			defer s.Close() //nolint:errcheck // the test is over
+			received := make(chan []domain.Change, 100)
+			listening, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() { assert.NoError(t, s.Listen(listening, func(c []domain.Change) { received <- c }, func() {})) }()
+			assert.Equal(t, domain.EverythingChanged, (<-received)[0].Kind)
+			put := func() (domain.Change, error) {
+				e := infraEnv(domain.Owner{})
+				change := domain.Change{Kind: domain.InfraEnvChanged, ID: e.ID}
+				return change, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
+					tx.Announce(change)
+					return tx.PutInfraEnv(ctx, e)
+				})
+			}
+
+			_, err = put()
+			require.NoError(t, err)
+			between.armed.Store(true)
+			change, err := put()
+			assert.Equal(t, domain.Unavailable, domain.KindOf(err), "%v", err)
+			hear := func() { // news of what was committed before may come in between
+				for !slices.Contains(<-received, change) {
+				}
+			}
+			hear() // whether it was committed is not known
+			if between.hold != nil {
+				close(between.hold)
+				hear() // it is committed now
+			}
+			require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
+				_, err := r.InfraEnv(ctx, change.ID)
+				return err
+			}))
+		})
+	}
 }
 
 // TestAReadOnlyServerIsAway is a failover: the address leads to a standby for a while, to which sessions stay open.

@@ -26,6 +26,8 @@ const (
 	// silence is how long no notification may come before the connection is tried, and answersWithin how long an answer may take: one whose other end is gone says nothing.
 	silence       = 3 * time.Second
 	answersWithin = 5 * time.Second
+	// doubted is for how long after a commit without an answer notifications of this replica are news to it: the server may carry the commit out that late.
+	doubted = 10 * time.Minute
 )
 
 // Listen implements transaction.Store. A broken connection is made again; what came in between is EverythingChanged.
@@ -62,6 +64,7 @@ func (s *Store) subscribe(ctx context.Context, notify func([]domain.Change)) err
 	if _, err := connection.Exec(connecting, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
+	s.notify.Store(&notify)
 	notify([]domain.Change{{Kind: domain.EverythingChanged}})
 	for {
 		message, err := next(ctx, connection)
@@ -72,9 +75,21 @@ func (s *Store) subscribe(ctx context.Context, notify func([]domain.Change)) err
 		if err := json.Unmarshal([]byte(message.Payload), &received); err != nil {
 			received.Changes = []domain.Change{{Kind: domain.EverythingChanged}}
 		}
-		if received.Origin != s.origin {
+		if received.Origin != s.origin || time.Now().UnixNano() < s.doubtedUntil.Load() {
 			notify(received.Changes)
 		}
+	}
+}
+
+// doubt takes the error of a commit. Where it does not say that nothing was committed, as when the connection broke or who asked has gone, nothing follows the commit here: its changes count as those of
+// another replica, now, and when the database notifies of them, which it does if and when they are committed.
+func (s *Store) doubt(err error, changes []domain.Change) {
+	if _, refused := errors.AsType[*pgconn.PgError](err); refused && !away(err) {
+		return
+	}
+	s.doubtedUntil.Store(time.Now().Add(doubted).UnixNano())
+	if notify := s.notify.Load(); notify != nil && len(changes) > 0 {
+		(*notify)(changes)
 	}
 }
 

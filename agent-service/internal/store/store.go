@@ -29,6 +29,7 @@ import (
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	_ "modernc.org/sqlite"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
@@ -52,6 +53,9 @@ type Store struct {
 	listen *pgx.ConnConfig
 	// origin tells this replica's news from others'.
 	origin string
+	// notify is of who listens, nil before. Until doubtedUntil, in nanoseconds since 1970, news of this replica count as others'.
+	notify       atomic.Pointer[func([]domain.Change)]
+	doubtedUntil atomic.Int64
 	// Statements counts what was sent to the database, for metrics and benchmarks.
 	Statements atomic.Int64
 }

@@ -84,6 +84,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, transaction.T
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
 	if err := tx.Commit(); err != nil {
+		s.doubt(err, t.changes)
 		return fmt.Errorf("committing a transaction: %w", err)
 	}
 	for _, do := range t.after {
