@@ -115,6 +115,7 @@ func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 // TestAHostGoesWithoutTheRightToTakeFinalizersOff deletes a host where the operator has no right to change Secrets and DataImages.
 func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
 	w := newTestEnv(t)
+	require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), dataImages())))
 	_, h, _ := w.available()
 	secret := &corev1.Secret{Data: map[string][]byte{"networkData": []byte("links: []")}}
 	secret.Namespace, secret.Name, secret.Finalizers = h.Namespace, "network", []string{metal3v1.SecretFinalizer}
@@ -131,6 +132,7 @@ func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
 	})
 	require.NoError(t, w.Delete(t.Context(), secret))
 	require.NoError(t, w.Delete(t.Context(), h))
+	w.hasEvent(h, metal3v1.EventFinalizerKept, "the DataImage "+h.Name+": remove its finalizer "+metal3v1.DataImageFinalizer)
 	w.hasEvent(h, metal3v1.EventFinalizerKept, "the Secret network: remove its finalizer "+metal3v1.SecretFinalizer)
 	w.gone(h)
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))

@@ -38,7 +38,9 @@ func (r leaving) leftovers(ctx context.Context) error {
 		case meta.IsNoMatchError(err): // the kind is not installed
 			continue
 		case apierrors.IsForbidden(err):
-			r.kept(kind, host.Name, finalizer)
+			kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
+			kept.SetGroupVersionKind(metal3v1.GroupVersion.WithKind(kind))
+			r.kept(kept, finalizer)
 			continue
 		case err != nil:
 			return wrap(err, "looking for the %s of host %s", kind, client.ObjectKeyFromObject(host))
@@ -87,19 +89,18 @@ func (r leaving) leftover(ctx context.Context, o *metav1.PartialObjectMetadata, 
 	if !controllerutil.RemoveFinalizer(o, finalizer) {
 		return nil
 	}
-	kind := o.Kind
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	// The operator caches none of these kinds.
 	err := r.Client.Patch(ctx, o, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
 	if apierrors.IsForbidden(err) {
-		r.kept(kind, before.Name, finalizer)
+		r.kept(before, finalizer)
 		return nil
 	}
-	return client.IgnoreNotFound(wrap(err, "removing the finalizer of the %s of host %s", kind, client.ObjectKeyFromObject(r.host)))
+	return client.IgnoreNotFound(wrap(err, "removing the finalizer of the %s of host %s", before.Kind, client.ObjectKeyFromObject(r.host)))
 }
 
-// kept tells which finalizer stays, because this operator has no right to take it off.
-func (r leaving) kept(kind, name, finalizer string) {
-	r.Events.Eventf(r.host, nil, corev1.EventTypeWarning, metal3v1.EventFinalizerKept, "Delete",
-		"The operator may not change the %s %s: remove its finalizer %s, if it has it, or the object and its namespace stay", kind, name, finalizer)
+// kept tells which finalizer stays, because this operator has no right to take it off. The event names the object: it would count as one more of that of another object otherwise.
+func (r leaving) kept(o *metav1.PartialObjectMetadata, finalizer string) {
+	r.Events.Eventf(r.host, o, corev1.EventTypeWarning, metal3v1.EventFinalizerKept, "Delete",
+		"The operator may not change the %s %s: remove its finalizer %s, if it has it, or the object and its namespace stay", o.Kind, o.Name, finalizer)
 }
