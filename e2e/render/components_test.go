@@ -218,7 +218,7 @@ func TestTheInventoryIsAComponent(t *testing.T) {
 	}
 }
 
-// Ironic, its inspector and Keystone are reached at the ports that they have where nobody chose others.
+// Ironic, its inspector and Keystone are reached at the ports that they have by default.
 func TestWhatDiscoveryAsksIsReached(t *testing.T) {
 	open := map[int32]bool{}
 	for _, policy := range ofKind[networkingv1.NetworkPolicy](t, mustRender(t, "deploy/overlays/production/discovery-operator"), "NetworkPolicy") {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/e2e/checkout"
@@ -24,29 +25,35 @@ import (
 	"github.com/muster-io/muster/e2e/render"
 )
 
-// cluster is a control plane with ipam-operator's objects and no operator: what a user has who deleted the operator first.
+// cluster is a control plane without operators.
 type cluster struct {
 	client.Client
 	plane *environment.ControlPlane
 }
 
-func start(t *testing.T) cluster {
+// empty starts a cluster without anything of Muster.
+func empty(t *testing.T) (cluster, *rest.Config) {
 	t.Helper()
 	plane, config := environmenttest.ControlPlane(t)
-	for _, dir := range []string{"deploy/crds/ipam-operator", "deploy/crds/hosts", "deploy/overlays/production/ipam-operator"} {
-		objects, err := render.Directory(dir)
-		require.NoError(t, err)
-		require.NoError(t, render.Apply(t.Context(), config, objects))
-	}
 	c, err := client.New(config, client.Options{})
 	require.NoError(t, err)
+	return cluster{c, plane}, config
+}
+
+// start starts one with the objects of ipam-operator and no operator: what a user has who deleted the operator first.
+func start(t *testing.T) cluster {
+	t.Helper()
+	c, config := empty(t)
+	for _, dir := range []string{"deploy/crds/ipam-operator", "deploy/crds/hosts", "deploy/overlays/production/ipam-operator"} {
+		apply(t, config, dir)
+	}
 	claim := object("ipam.metal3.io", "v1alpha1", "IPClaim")
 	claim.SetNamespace("default")
 	claim.SetName("held")
 	claim.SetFinalizers([]string{"ipclaim.ipam.metal3.io"})
 	claim.Object["spec"] = map[string]any{"pool": map[string]any{"name": "pool"}}
 	require.NoError(t, c.Create(t.Context(), claim))
-	return cluster{c, plane}
+	return c
 }
 
 func object(group, version, kind string) *unstructured.Unstructured {
@@ -95,11 +102,7 @@ func TestAnOperatorGoesAndItsObjectsStay(t *testing.T) {
 // What users put beside an operator stays with the objects: a Secret such as the key of agent-service's tokens, or its database on a volume, cannot be made again. It
 // goes where the objects are deleted.
 func TestWhatUsersPutBesideAnOperatorStays(t *testing.T) {
-	plane, config := environmenttest.ControlPlane(t)
-	c := cluster{plane: plane}
-	var err error
-	c.Client, err = client.New(config, client.Options{})
-	require.NoError(t, err)
+	c, config := empty(t)
 	for _, dir := range []string{"deploy/crds/agent-service", "deploy/overlays/kind/agent-service"} {
 		apply(t, config, dir)
 	}
@@ -139,11 +142,7 @@ func TestWhatUsersPutBesideAnOperatorStays(t *testing.T) {
 
 // An operator may run in a namespace that users had before. It is removed from there, and the namespace stays with all that is theirs.
 func TestAnOperatorGoesFromAnotherNamespace(t *testing.T) {
-	plane, config := environmenttest.ControlPlane(t)
-	c := cluster{plane: plane}
-	var err error
-	c.Client, err = client.New(config, client.Options{})
-	require.NoError(t, err)
+	c, config := empty(t)
 	const namespace = "platform"
 	platform, key := object("", "v1", "Namespace"), object("", "v1", "Secret")
 	platform.SetName(namespace)

@@ -417,8 +417,8 @@ func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
 	assert.Zero(t, d.Known.Memory.Ramdisk, "the next ramdisk has its time, too")
 }
 
-// TestCredentialsAreRenewedWhileAnImageComesOrGoes rotates the Secret, or moves the management controller, of a host whose deployment or removal failed for lack of it: nobody
-// has to give the deployment up, which could not be removed either.
+// TestCredentialsAreRenewedWhileAnImageComesOrGoes rotates the Secret, or moves the management controller, of a host whose deployment or removal failed for lack of it: the
+// deployment, which could not be removed either, need not be given up.
 func TestCredentialsAreRenewedWhileAnImageComesOrGoes(t *testing.T) {
 	node := func(state, lastError string, info map[string]string) *hoststate.Node {
 		n := deployed(state, func(n *hoststate.Node) {

@@ -273,7 +273,7 @@ func TestAPoolGoesBesideClustersThatAreNotItsOwn(t *testing.T) {
 	require.NoError(t, s.client.Delete(t.Context(), s.pool("p")))
 	require.NoError(t, s.passes("p", 4))
 	require.True(t, apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKey{Namespace: testobj.Namespace, Name: "p"}, &hivev1.ClusterPool{})), "the pool waits for a cluster that is not its own")
-	require.Len(t, s.clusters(), 1, "it is nobody's to delete here")
+	require.Len(t, s.clusters(), 1, "a pool does not delete what it does not own")
 }
 
 func TestSecretsStayOutOfErrors(t *testing.T) {
