@@ -133,10 +133,11 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 		objects []client.Object
 		members []domain.Host
 		waits   time.Duration
+		asks    time.Duration // less than the time of a request to a cluster
 		says    string
 	}{
 		"its API does not answer":       {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
-		"its API takes requests only":   {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
+		"its API takes requests only":   {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, asks: 200 * time.Millisecond, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
 		"its API answers too much":      {objects: []client.Object{deployment, floods}, waits: release.AnswerTimeout, says: "answered more than agent-service takes in for 2m0s: its Node worker-1 may still be there"},
 		"its node access is gone":       {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
 		"it is gone":                    {says: "The cluster is gone"},
@@ -163,8 +164,8 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 				Release: domain.Release{ClusterID: "1", Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}, NodeName: "worker-1", StartedAt: clock.Now().Add(-time.Hour)},
 			}}
 			r := release.New(release.Deps{Client: api, Live: api, Service: s, Tokens: tokens, Clock: clock})
-			reconcile := func() (ctrl.Result, error) { // sooner than a request to a cluster times out
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			reconcile := func() (ctrl.Result, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(c.asks, time.Minute))
 				defer cancel()
 				return r.Reconcile(ctx, s.host.HostKey)
 			}
