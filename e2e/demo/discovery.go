@@ -29,7 +29,7 @@ const (
 func discoveryActs() []act {
 	return []act{
 		{"switching on a rack of machines that are not registered", discoverRack},
-		{"giving one of them credentials, and letting go of it", releaseHost},
+		{"giving one of them credentials, and releasing it", releaseHost},
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release makes clusters let go of hosts that were released: their pods leave, and the Node, its token and its open certificate requests go. A cluster that does not
+// Package release removes hosts that were released from their clusters: their pods leave, and the Node, its token and its open certificate requests go. A cluster that does not
 // answer is not waited for: what is left behind is noted.
 package release
 
