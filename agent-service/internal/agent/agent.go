@@ -116,7 +116,7 @@ var errAgain = errors.New("the service asks for a new registration")
 // errDone ends the agent: the machine restarts from its disk.
 var errDone = errors.New("the machine restarts")
 
-// Run registers and serves the machine until ctx ends or the machine restarts. Whatever goes wrong, it goes on: a service that is away comes back, and one
+// Run registers and serves the machine until ctx ends or the machine restarts. It goes on after every error: a service that is away comes back, and one
 // that lost its data gets a new registration.
 func (a *Agent) Run(ctx context.Context) error {
 	identity, err := a.Machine.Identity(ctx)

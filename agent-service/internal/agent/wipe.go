@@ -60,7 +60,7 @@ type wipeTarget struct {
 	partitions []span
 }
 
-// wipe erases the disks that were asked for, and no other. None is touched unless each is found once and can be written to. What is made of them is taken apart first.
+// wipe erases the disks that were asked for, and no other. None is touched unless each is found once and can be written to. Volumes and arrays made of them are taken apart first.
 func (m *Real) wipe(ctx context.Context, step api.Step) (any, error) {
 	var wanted agentproto.WipeArgs
 	if err := arguments(step, &wanted); err != nil {

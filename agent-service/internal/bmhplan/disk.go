@@ -15,7 +15,7 @@ import (
 // gigabyte is that of minSizeGigabytes.
 const gigabyte = 1_000_000_000
 
-// disk chooses the disk that the machine is installed to by the hints of the host, as soon as the machine has reported its disks. What a user chose on the
+// disk chooses the disk that the machine is installed to by the hints of the host, as soon as the machine has reported its disks. A disk that a user chose on the
 // Agent stays.
 func disk(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Decision {
 	hints := host.Spec.RootDeviceHints

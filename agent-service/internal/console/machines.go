@@ -70,7 +70,7 @@ func (m *machine) Disks() (count int, size int64) {
 	return count, size
 }
 
-// What describes the hardware in a few words: 16 CPUs · 64 GiB · 2 disks, 1.4 TB · 1 NIC.
+// What is a line about the hardware in a few words: 16 CPUs · 64 GiB · 2 disks, 1.4 TB · 1 NIC.
 func (m *machine) What() string {
 	if m.Inventory.CPU.Count == 0 {
 		return t("machines.unknown")

@@ -51,7 +51,7 @@ type poolsPage struct {
 	More     bool
 }
 
-// listPools shows what the Kubernetes API shows the person. What it refuses is said in a sentence, with a field for the namespace: many may list in theirs alone.
+// listPools shows what the Kubernetes API shows the person. A refusal is said in a sentence, with a field for the namespace: many may list in theirs alone.
 func listPools(v *visit) error {
 	body := &poolsPage{Namespace: strings.TrimSpace(v.r.URL.Query().Get("namespace"))}
 	if err := v.readPools(body); err != nil {

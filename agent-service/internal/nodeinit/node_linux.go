@@ -175,7 +175,7 @@ func (n node) address(ctx context.Context) error {
 // joinFiles are the values of a node and the kubeconfig with its bootstrap token, and the kubelet's certificate.
 type joinFiles struct{ values, bootstrap, certificate string }
 
-// forgetToken waits for the kubelet's certificate, and deletes the bootstrap token, from the values and with the kubeconfig that has it. What the kubelet wrote is flushed to the disk before: a
+// forgetToken waits for the kubelet's certificate, and deletes the bootstrap token, from the values and with the kubeconfig that has it. The files of the kubelet are flushed to the disk before: a
 // machine that lost its power with neither a token nor a certificate could not join any more.
 func (f joinFiles) forgetToken(ctx context.Context, values join.Values, flush func()) error {
 	for {

@@ -19,7 +19,7 @@ import (
 // Hosts is what users do with hosts.
 type Hosts struct{ *core }
 
-// GetHost returns a host that the principal owns or uses. What it has may be shared with memory: copy what you change.
+// GetHost returns a host that the principal owns or uses. It may be shared with memory: copy what you change.
 func (s *Hosts) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	if by.Admin && !s.engine.Store.Shared() {
 		e, err := s.memory.Entry(ctx, key)

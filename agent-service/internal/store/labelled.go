@@ -20,7 +20,7 @@ import (
 // selects is true for a filter that chooses hosts by their labels.
 func selects(f domain.HostFilter) bool { return f.Selector != nil && !f.Selector.Empty() }
 
-// labelled are the hosts of a filter that its selector matches, of all pages and in the order of lists. What the principal may not see of a host, or of its InfraEnv, does
+// labelled are the hosts of a filter that its selector matches, of all pages and in the order of lists. Labels that the principal may not see, of a host or of its InfraEnv, do
 // not count.
 func (r reader) labelled(ctx context.Context, scope domain.Scope, f domain.HostFilter) ([]domain.Host, error) {
 	ofInfraEnvs, err := r.agentLabels(ctx, scope)

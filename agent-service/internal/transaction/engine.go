@@ -37,7 +37,7 @@ type Engine struct {
 	queues clusterqueue.Queues
 }
 
-// View runs a transaction that only reads. What it reads may be shared with memory: copy what you change.
+// View runs a transaction that only reads. Its results may be shared with memory: copy what you change.
 func (e *Engine) View(ctx context.Context, do func(context.Context, Reader) error) error {
 	return e.Noted(e.Store.View(ctx, func(ctx context.Context, r Reader) error {
 		r.Recall(e.Memory)

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// Addresses are those that the nodes of a cluster may serve at, by host. What an installed system reports is its own word: it gets no reserved address that the discovery image
+// Addresses are those that the nodes of a cluster may serve at, by host. A report of an installed system is its own word: it gets no reserved address that the discovery image
 // did not report before, and none that another host of the cluster had before it.
 func Addresses(hosts []domain.Host, reserved []netip.Prefix) map[domain.HostKey][]netip.Addr {
 	first := holders(hosts)

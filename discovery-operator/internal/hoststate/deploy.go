@@ -357,7 +357,7 @@ func (d Deployment) approach(n Node, p Past) Task {
 	}
 }
 
-// start asks for the deployment once the node knows what to deploy. What Ironic masks cannot be compared, so it is written once before.
+// start asks for the deployment once the node knows what to deploy. Values that Ironic masks cannot be compared, so they are written once before.
 func (d Deployment) start(n Node, p Past) Task {
 	if !d.prepared(n) || n.masked() && p.Asked != AskedPrepare {
 		return Task{Do: Prepare}

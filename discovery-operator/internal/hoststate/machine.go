@@ -13,7 +13,7 @@ import (
 // ErrNetwork says that the network data of a host's ramdisk cannot be used.
 var ErrNetwork = errors.New("the network data of the ramdisk cannot be used")
 
-// Machine is what a node says of its machine, for whatever Ironic does with it: an inspection, a cleaning, a deployment. What is empty is left as the node has it.
+// Machine is what a node says of its machine, for whatever Ironic does with it: an inspection, a cleaning, a deployment. An empty field is left as the node has it.
 type Machine struct {
 	// BootMode is that of the host, Architecture is the one of its CPU.
 	BootMode, Architecture string

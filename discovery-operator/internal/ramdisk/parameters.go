@@ -132,7 +132,7 @@ type structure struct {
 	strings []string
 }
 
-// structures splits tables of SMBIOS. What is cut off is left out.
+// structures splits tables of SMBIOS. Structures that are cut off are left out.
 func structures(tables []byte) []structure {
 	const last = 127
 	var out []structure

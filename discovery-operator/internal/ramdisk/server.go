@@ -104,7 +104,7 @@ func (c *commands) begin(name string) (*command, *fault) {
 	return one, nil
 }
 
-// end notes the result of a command. What was waited for is in its answer, and not kept.
+// end notes the result of a command. The result of a command that was waited for is in its answer, and not kept.
 func (c *commands) end(one *command, result any, err error, waited bool) command {
 	c.mu.Lock()
 	defer c.mu.Unlock()

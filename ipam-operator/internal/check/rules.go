@@ -87,8 +87,8 @@ func (o *objects) isHeldBefore(key types.NamespacedName, lock *ipamv1.IPAddress)
 	return ok && held.GetCreationTimestamp().Time.Before(lock.CreationTimestamp.Time)
 }
 
-// countFindings compares the counts of pools with those of their addresses. A pool whose status is not about its spec was not looked at yet. What an inventory says
-// that others have is not known here, and changes what is free.
+// countFindings compares the counts of pools with those of their addresses. A pool whose status is not about its spec was not looked at yet. Addresses that an inventory
+// names are not known here, and change what is free.
 func (o *objects) countFindings(layouts map[types.NamespacedName]*allocate.Layout) []Finding {
 	used, prefixes := map[types.NamespacedName]map[netip.Addr]struct{}{}, map[types.NamespacedName]map[netip.Prefix]struct{}{}
 	for key := range o.pools {

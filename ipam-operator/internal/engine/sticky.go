@@ -53,7 +53,7 @@ func (o *observer) former(ctx context.Context, s *allocate.Snapshot, subject *Su
 	return nil
 }
 
-// formerAddresses are the addresses that former claims of this kind and name may have left, latest first. What this process made and the watch has not shown is later
+// formerAddresses are the addresses that former claims of this kind and name may have left, latest first. An address that this process made and the watch has not shown is later
 // than what the cache has.
 func (o *observer) formerAddresses(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) ([]types.NamespacedName, error) {
 	made := o.Index.MadeForName(subject.name()) // before the cache: the watch may show one meanwhile

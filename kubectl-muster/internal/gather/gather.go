@@ -37,7 +37,7 @@ const partOf = "app.kubernetes.io/part-of=muster"
 
 const page = 500
 
-// What is read of the log of one container: its last lines, in at most so many bytes. A kubelet that does not answer in time is left out.
+// Limits of what is read of the log of one container: its last lines, in at most so many bytes. A kubelet that does not answer in time is left out.
 const (
 	logLines   = 50_000
 	logBytes   = 16 << 20

@@ -52,7 +52,7 @@ func (p *Plane) newProbe() (*probe, error) {
 	}, nil
 }
 
-// full asks whether etcd has reached the quota of its database. What gives no answer to that says nothing.
+// full asks whether etcd has reached the quota of its database. An etcd that does not answer counts as one that has not.
 func (p *probe) full(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+writecheck.Path, strings.NewReader(writecheck.Body))
 	if err != nil {

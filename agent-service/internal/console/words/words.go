@@ -294,7 +294,7 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"action.move.do":          "Move selected machines",
 	"action.unbind.do":        "Unbind selected machines",
 	"action.role.do":          "Set the role of selected machines",
-	"action.unbind.explained": "The machines leave their cluster and are free again. What is known of them stays known.",
+	"action.unbind.explained": "The machines leave their cluster and are free again. Their hardware and their events stay known.",
 	"action.role.explained":   "The role decides which requirements a machine has to meet, and what is installed to it.",
 
 	"action.approve":         "Approve…",

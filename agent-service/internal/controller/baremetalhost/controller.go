@@ -84,7 +84,7 @@ func macsOf(object client.Object) []string {
 	return nil
 }
 
-// SetupWithManager registers the controller. What the status of an Agent says otherwise changes nothing here.
+// SetupWithManager registers the controller. Other changes of the status of an Agent change nothing here.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").

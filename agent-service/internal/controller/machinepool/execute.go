@@ -266,7 +266,7 @@ func (n stated) put(agent *agentv1.Agent) {
 	}
 }
 
-// takeBack takes what a pool stated from an Agent: nothing of it is said of the next cluster's node. What a user changed stays. Without is for an Agent that was taken before pools wrote down
+// takeBack takes what a pool stated from an Agent: nothing of it is said of the next cluster's node. Changes of a user stay. Without is for an Agent that was taken before pools wrote down
 // what they stated.
 func takeBack(agent *agentv1.Agent, without stated) {
 	node := stated{}

@@ -5,7 +5,7 @@
 //
 // A MachinePool binds a machine with one write, and some seven others follow from it: statuses of the Agent, of its cluster and of the pool.
 // When many pools are made at once, the API server would serve those of the first pools before the binds of the last. So it would when many
-// machines register at once, of which users see nothing before they have an Agent. What follows waits, and then tells of several changes with
+// machines register at once, of which users see nothing before they have an Agent. Later changes wait, and a pass then tells of several changes with
 // one write.
 package precedence
 

@@ -135,7 +135,7 @@ func (e *executor) change(ctx context.Context, a hoststate.Action, s *hoststate.
 	}
 }
 
-// find looks for the node of a host: by its name, and by the boot MAC. What the host's annotations say is not believed.
+// find looks for the node of a host: by its name, and by the boot MAC. The host's annotations are not believed.
 func (e *executor) find(ctx context.Context) (string, error) {
 	var macs []string
 	if e.host.Spec.BootMACAddress != "" {

@@ -41,7 +41,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // SetupWithManager makes the manager call the reconciler: for changes of hosts, and for reservations, so that one whose host went
-// while no operator ran is released; for hosts whose turn it is at their Ironic; and for resources whose Ironic goes or comes back. What is called is r, or stands in front of it.
+// while no operator ran is released; for hosts whose turn it is at their Ironic; and for resources whose Ironic goes or comes back. The reconciler that is called is r, or stands in front of it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").

@@ -13,7 +13,7 @@ import (
 )
 
 // EraseMetadata overwrites the first and the last mebibyte of disks and of their partitions: tables, boot loaders, and what file systems, volumes and RAIDs
-// are recognized by. What else is on them can be read by who looks for it. All disks are checked for use before the first is written.
+// are recognized by. All else on them can still be read. All disks are checked for use before the first is written.
 func EraseMetadata(ctx context.Context, disks []Disk) error { return erase(ctx, disks, Disk.edges) }
 
 // Erase overwrites disks with zeros, once.

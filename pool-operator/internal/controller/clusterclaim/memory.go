@@ -42,7 +42,7 @@ func (m *memory) deletes(uid types.UID) {
 	m.deleted[uid] = true
 }
 
-// keeps takes deletes back after the write failed. What else is remembered of the object stays.
+// keeps takes deletes back after the write failed. All else that is remembered of the object stays.
 func (m *memory) keeps(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// execute carries out the actions in order. Refused is why one of them could not be done. What a runtime says about that is in its next observation, so it is no error here.
+// execute carries out the actions in order. Refused is why one of them could not be done. The next observation holds what a runtime says about that, so it is no error here.
 func (r *Reconciler) execute(ctx context.Context, cluster *hivev1.ClusterDeployment, actions []hostedplan.Action) (refused *provision.Problem, err error) {
 	for _, action := range actions {
 		log := logf.FromContext(ctx).WithValues("action", actionName(action), "why", action.Purpose())

@@ -47,7 +47,7 @@ type Meter interface {
 
 // Progress says how far caches have come.
 type Progress interface {
-	// View returns the resourceVersions up to which the caches have come. Whatever is read from them afterwards is at least as new. A cache that cannot say is left empty.
+	// View returns the resourceVersions up to which the caches have come. All later reads from them are at least as new. A cache that cannot say is left empty.
 	View(ctx context.Context) (hivev1.ClusterPoolObservation, error)
 }
 

@@ -110,7 +110,7 @@ func (r *Reconciler) missingDependencies(ctx context.Context, p *pass) ([]string
 	return missing, nil
 }
 
-// addVersion adds the version of an object. What is in a Secret never is part of it.
+// addVersion adds the version of an object. The data of a Secret never is part of it.
 func addVersion(to hash.Hash, what string, uid types.UID, version string) {
 	_, _ = fmt.Fprintf(to, "%q %q %q;", what, uid, version) // never fails
 }
