@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -174,6 +175,27 @@ func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	w.reaches(h, metal3v1.StateAvailable)
 	_, cleanings, _ = w.rack.Deployed(n.UUID)
 	assert.Equal(t, 1, cleanings, "an adopted machine can be deprovisioned")
+}
+
+// TestADetachedHostIsDeletedAndItsMachineRunsOn takes a host with an image out of management and deletes it.
+func TestADetachedHostIsDeletedAndItsMachineRunsOn(t *testing.T) {
+	w := newTestEnv(t)
+	uuid, h, _ := w.available()
+	w.credentials(h, redfish, true)
+	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+	w.patch(h, withImage)
+	w.reaches(h, metal3v1.StateProvisioned)
+	w.patch(h, `{"metadata":{"annotations":{"baremetalhost.metal3.io/detached":""}}}`)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	_, err := w.node(uuid)
+	require.ErrorIs(t, err, inventory.ErrNotFound, "Ironic acts on the machine no more")
+	w.hasEvent(h, metal3v1.EventNodeDeleted, uuid)
+	var told eventsv1.EventList
+	require.NoError(t, w.List(t.Context(), &told, client.InNamespace(h.Namespace)))
+	for i := range told.Items {
+		assert.NotEqual(t, metal3v1.EventCleaningStarted, told.Items[i].Reason)
+	}
 }
 
 // TestADeathAtEveryChangeOfADeployment kills the operator after each change at the API server or in Ironic from the image of a host to

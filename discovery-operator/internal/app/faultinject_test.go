@@ -76,6 +76,10 @@ func (m crashing) Vacate(ctx context.Context, uuid string) error {
 	return m.Call(func() error { return m.Manager.Vacate(ctx, uuid) })
 }
 
+func (m crashing) BeginMaintenance(ctx context.Context, uuid string) error {
+	return m.Call(func() error { return m.Manager.BeginMaintenance(ctx, uuid) })
+}
+
 func (m crashing) EndMaintenance(ctx context.Context, uuid string) error {
 	return m.Call(func() error { return m.Manager.EndMaintenance(ctx, uuid) })
 }

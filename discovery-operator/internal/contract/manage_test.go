@@ -234,6 +234,13 @@ func deploys(ctx context.Context, t *testing.T, r rack) {
 		n = r.settled(ctx, t, uuid)
 		assert.Empty(t, n.Instance)
 		assert.Equal(t, hoststate.Accept, hoststate.RemovalTask(n, d, hoststate.Past{}).Do)
+	})
+	t.Run("a node in use is deleted in maintenance only", func(t *testing.T) {
+		ask(t, func() error { return r.Prepare(ctx, r.settled(ctx, t, uuid), d) })
+		r.settled(ctx, t, uuid)
+		require.ErrorIs(t, r.DeleteNode(ctx, uuid), inventory.ErrBusy)
+		ask(t, func() error { return r.BeginMaintenance(ctx, uuid) })
+		assert.True(t, r.settled(ctx, t, uuid).Maintenance)
 		ask(t, func() error { return r.DeleteNode(ctx, uuid) })
 	})
 }

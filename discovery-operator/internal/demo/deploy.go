@@ -161,6 +161,14 @@ func (r *Rack) Vacate(_ context.Context, id string) error {
 	})
 }
 
+// BeginMaintenance puts a node in maintenance.
+func (r *Rack) BeginMaintenance(_ context.Context, id string) error {
+	return r.with(id, func(n *node) error {
+		n.maintenance = true
+		return nil
+	})
+}
+
 // EndMaintenance takes a node out of maintenance.
 func (r *Rack) EndMaintenance(_ context.Context, id string) error {
 	return r.with(id, func(n *node) error {

@@ -250,7 +250,7 @@ func (r *Rack) DeleteNode(_ context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if r.nodes[i].Instance != "" {
+	if r.nodes[i].Instance != "" && !r.nodes[i].maintenance {
 		return inventory.Failf(inventory.ProblemBusy, "node %s is in use", id)
 	}
 	switch r.nodes[i].State {

@@ -74,11 +74,13 @@ func (p deployment) keepDeployed() Decision {
 	return p.carry(d, task)
 }
 
-// undeploy ends what was deployed, and has the machine cleaned. A deletion does not wait for ever for what fails.
+// undeploy ends what was deployed, and has the machine cleaned. A deletion does not wait for ever for what fails, and leaves a detached machine as it is.
 func (p deployment) undeploy() Decision {
 	switch {
 	case p.Facts.Deleting && p.keepsNode():
 		p.KeepAway = true
+		return p.end(finished())
+	case p.Facts.Deleting && p.detached():
 		return p.end(finished())
 	case p.Seen.Node == nil:
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})

@@ -173,6 +173,38 @@ func TestADeletionGivesUp(t *testing.T) {
 	})
 }
 
+// TestTheDeletionOfADetachedHostLeavesItsMachine deletes a host that is detached, as users of metal3 do to have another system go on with a machine that is in use.
+func TestTheDeletionOfADetachedHostLeavesItsMachine(t *testing.T) {
+	detached := func(s *hoststate.Snapshot) {
+		s.Facts.Deleting, s.Host.Annotations = true, map[string]string{metal3v1.DetachedAnnotation: ""}
+	}
+	used := deployed(hoststate.Active, func(n *hoststate.Node) { n.Driver, n.PowerBy, n.Power = "redfish", "redfish", hoststate.PowerOn })
+	s := seen(hoststate.Deprovisioning, admitted, detached, func(s *hoststate.Snapshot) { s.Seen.Node = &used })
+	d := hoststate.Plan(now, s)
+	assert.Empty(t, d.Do, "nothing is ended, and nothing cleaned")
+	require.NotNil(t, d.Then)
+	assert.Equal(t, hoststate.Done, d.Then.Event)
+	s = seen(hoststate.PoweringOff, admitted, detached, func(s *hoststate.Snapshot) { s.Seen.Node = &used })
+	assert.Equal(t, hoststate.Deleting, hoststate.Plan(now, s).Step.To, "the power is left alone")
+
+	s = seen(hoststate.Deleting, admitted, detached, func(s *hoststate.Snapshot) {
+		s.Seen.Node, s.Seen.Claimed = &used, new("node node belongs to host ns/other")
+	})
+	d = hoststate.Plan(now, s)
+	assert.Empty(t, d.Do, "the node of another host stays")
+	assert.Equal(t, hoststate.Gone, d.Step.To)
+	s.Seen.Claimed = new("")
+	d = hoststate.Plan(now, s)
+	require.Equal(t, hoststate.Action{Call: hoststate.EnterMaintenance, Node: "node"}, d.Do, "Ironic deletes a node in use only there")
+	s = d.Known
+	require.Equal(t, hoststate.ReadNode, hoststate.Plan(now, s).Do.Call)
+	used.Maintenance = true
+	s.Seen.Node = &used
+	d = hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.Action{Call: hoststate.RemoveNode, Node: "node"}, d.Do)
+	assert.Equal(t, hoststate.Gone, d.Step.To)
+}
+
 func TestALostNodeOfAMachineInUseIsMadeAnew(t *testing.T) {
 	s := seen(hoststate.Provisioned, admitted, func(s *hoststate.Snapshot) {
 		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.ReadNode

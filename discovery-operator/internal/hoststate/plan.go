@@ -117,6 +117,8 @@ const (
 	SetNodeCleaning  Call = "set cleaning"
 	VacateNode       Call = "vacate node"
 	LeaveMaintenance Call = "leave maintenance"
+	// EnterMaintenance has Ironic accept the deletion of a node that is in use.
+	EnterMaintenance Call = "enter maintenance"
 	ReadConfig       Call = "read configuration"
 	ConfirmHost      Call = "confirm host"
 	StartDeployment  Call = "start deployment"
@@ -260,6 +262,12 @@ func (p *pass) idle() (Decision, bool) {
 
 // keepsNode reports whether the user wants the node to stay in Ironic when the host goes.
 func (p *pass) keepsNode() bool { return p.Host.Annotations[metal3v1.KeepNodeAnnotation] == "true" }
+
+// detached reports whether the user has taken the host out of management. Its deletion leaves the machine as it is.
+func (p *pass) detached() bool {
+	_, detached := p.Host.Annotations[metal3v1.DetachedAnnotation]
+	return detached
+}
 
 // notIts ends a pass over a host whose recorded node is not its own. Its deletion goes on, and leaves the node alone.
 func (p *pass) notIts(whose string) Decision {

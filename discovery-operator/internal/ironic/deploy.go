@@ -72,6 +72,12 @@ func (c *Client) Deploy(ctx context.Context, uuid string, config hoststate.Confi
 	return c.call(ctx, "set_provision_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/provision", body, nil)
 }
 
+// BeginMaintenance puts a node in maintenance, in which Ironic deletes it also where it is in use. It does nothing to the machine.
+func (c *Client) BeginMaintenance(ctx context.Context, uuid string) error {
+	body := map[string]string{"reason": "its BareMetalHost is detached and is being deleted"}
+	return c.call(ctx, "begin_maintenance", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/maintenance", body, nil)
+}
+
 // EndMaintenance takes a node out of maintenance.
 func (c *Client) EndMaintenance(ctx context.Context, uuid string) error {
 	return c.call(ctx, "end_maintenance", http.MethodDelete, "nodes/"+url.PathEscape(uuid)+"/maintenance", nil, nil)

@@ -67,6 +67,7 @@ type Deployer interface {
 	Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error
 	SetCleaning(ctx context.Context, uuid string, clean bool) error
 	Vacate(ctx context.Context, uuid string) error
+	BeginMaintenance(ctx context.Context, uuid string) error
 	EndMaintenance(ctx context.Context, uuid string) error
 }
 

@@ -118,6 +118,8 @@ func (e *executor) change(ctx context.Context, a hoststate.Action, s *hoststate.
 		return e.p.SetCleaning(ctx, a.Node, a.Deployment.Clean)
 	case hoststate.VacateNode:
 		return e.p.Vacate(ctx, a.Node)
+	case hoststate.EnterMaintenance:
+		return e.p.BeginMaintenance(ctx, a.Node)
 	case hoststate.LeaveMaintenance:
 		return e.p.EndMaintenance(ctx, a.Node)
 	case hoststate.StartDeployment:
