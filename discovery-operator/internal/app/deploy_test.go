@@ -159,13 +159,20 @@ func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	require.NoError(t, w.rack.DeleteNode(t.Context(), uuid))
 	w.operate(managing)
 	w.hasEvent(h, metal3v1.EventAdoptionStarted, "as it is")
-	w.is(h, "its node was made anew", func() bool {
-		assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State, "the host is in use all the time")
-		n, err = w.rack.Managed(t.Context(), h.Status.Provisioning.ID)
-		return err == nil && n.State == hoststate.Active && h.Status.ErrorType == "" &&
-			meta.IsStatusConditionTrue(h.Status.Conditions, metal3v1.ConditionReady)
-	})
-	assert.NotEqual(t, uuid, n.UUID)
+	adopted := func(lost string) {
+		w.is(h, "its node was made anew", func() bool {
+			assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State, "the host is in use all the time")
+			n, err = w.rack.Managed(t.Context(), h.Status.Provisioning.ID)
+			return err == nil && n.UUID != lost && n.State == hoststate.Active && h.Status.ErrorType == "" &&
+				meta.IsStatusConditionTrue(h.Status.Conditions, metal3v1.ConditionReady)
+		})
+	}
+	adopted(uuid)
+	lost := n.UUID
+	require.NoError(t, w.rack.Vacate(t.Context(), lost))
+	require.NoError(t, w.rack.DeleteNode(t.Context(), lost))
+	w.patch(h, `{"metadata":{"annotations":{"example.com/look":"again"}}}`)
+	adopted(lost) // by a process that has adopted the machine before, too
 	assert.Equal(t, string(h.UID), n.Instance)
 	assert.Equal(t, "http://images/a.qcow2", n.Deployment["image_source"])
 	deployments, cleanings, _ := w.rack.Deployed(n.UUID)

@@ -65,10 +65,11 @@ func (p deployment) keepDeployed() Decision {
 		d = RemovalOf(p.Host)
 	}
 	task := AdoptionTask(*p.Seen.Node, d, p.past())
+	adopts := task.Do != Await && p.Seen.Node.State != inventory.NodeEnroll
 	switch {
-	case task.Do == Accept, task.Do != Await && p.Host.Status.Provisioning.CustomDeploy != nil: // Ironic adopts images
+	case task.Do == Accept, adopts && p.Host.Status.Provisioning.CustomDeploy != nil: // Ironic adopts images
 		return p.maintainPower()
-	case task.Do != Await && err != nil:
+	case adopts && err != nil:
 		return p.failed(metal3v1.ProvisioningError, metal3v1.ReasonImageUnusable, Sentence(err.Error()))
 	}
 	return p.carry(d, task)

@@ -305,8 +305,14 @@ func TestAnAdoptionStepByStep(t *testing.T) {
 				Why: "Ironic did not adopt the machine, which stays as it is: the node is occupied by instance other, which is not this host's.",
 			},
 		},
-		"a node that is deployed needs none":  {deployed(hoststate.Active), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
-		"nor one that Ironic works on":        {deployed("manageable", func(n *hoststate.Node) { n.Locked = true }), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"a node that is deployed needs none":                           {deployed(hoststate.Active), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"nor one that Ironic works on":                                 {deployed("manageable", func(n *hoststate.Node) { n.Locked = true }), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"one whose credentials were not verified yet is managed first": {hoststate.Node{State: "enroll"}, hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskManage}},
+		"a management controller that does not answer is reported": {
+			hoststate.Node{State: "enroll", LastError: "no answer"}, hoststate.Past{Asked: hoststate.AskedManage}, hoststate.Task{
+				Do: hoststate.Refuse, Reason: metal3v1.ReasonBMCUnreachable, Why: "no answer.",
+			},
+		},
 		"an available node is never deployed": {deployed("available"), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
 	} {
 		assert.Equal(t, c.want, hoststate.AdoptionTask(c.node, d, c.past), name)

@@ -154,7 +154,7 @@ func (p *pass) ironicFailed(err error) Decision {
 	case errors.Is(err, ErrNetwork):
 		return p.failed(p.effect.kind(), metal3v1.ReasonConfigUnusable, Sentence(err.Error()))
 	case errors.Is(err, inventory.ErrNotFound) && p.State == Provisioned:
-		p.NodeID = ""
+		p.NodeID, p.Memory.Asked = "", AskedNothing
 		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew and adopted; what is deployed "+
 			"on the machine stays as it is.", answerRetry)
 	case errors.Is(err, inventory.ErrNotFound):

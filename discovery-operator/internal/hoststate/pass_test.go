@@ -227,6 +227,50 @@ func TestALostNodeOfAMachineInUseIsMadeAnew(t *testing.T) {
 	assert.Equal(t, hoststate.Provisioned, d.Step.To)
 }
 
+// TestANodeThatIsMadeAnewIsRegisteredEachTime has Ironic lose its database once more after the adoption of a machine, and while the management controller does not answer.
+func TestANodeThatIsMadeAnewIsRegisteredEachTime(t *testing.T) {
+	s := seen(hoststate.Provisioned, admitted, func(s *hoststate.Snapshot) {
+		s.Memory.Asked = hoststate.AskedAdopt
+		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.ReadNode
+	})
+	memory := hoststate.Plan(now, s).Known.Memory
+	made := func(change ...func(*hoststate.Node)) *hoststate.Node {
+		a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "hush")
+		require.NoError(t, err)
+		n := hoststate.Node{UUID: "made", Name: "site~node-1", Driver: a.Driver, Info: a.Info, State: inventory.NodeEnroll}
+		for _, c := range change {
+			c(&n)
+		}
+		return &n
+	}
+	s = seen(hoststate.Provisioned, func(s *hoststate.Snapshot) {
+		s.Host.Status.Provisioning.ID, s.NodeID, s.Facts.NodeKnown = "", "made", false
+		s.Memory, s.Seen.Connected, s.Seen.Claimed, s.Seen.Node = memory, true, new(""), made()
+	})
+	d := hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.WriteNode, d.Do.Call, "the credentials of the new node are verified, too")
+
+	s = seen(hoststate.Provisioned, admitted, func(s *hoststate.Snapshot) {
+		s.Memory.Asked = hoststate.AskedManage
+		s.Seen.Node = made(func(n *hoststate.Node) { n.LastError = "the management controller does not answer" })
+	})
+	for _, method := range []*metal3v1.CustomDeploy{nil, {Method: "install_x"}} {
+		s.Host.Status.Provisioning.CustomDeploy = method
+		d = hoststate.Plan(now, s)
+		require.NotNil(t, d.Then)
+		assert.Equal(t, metal3v1.ReasonBMCUnreachable, d.Then.Reason, "the host says what its adoption waits for")
+		assert.Equal(t, hoststate.Provisioned, d.Step.To)
+		again := s
+		again.Memory = d.Known.Memory
+		assert.Equal(t, hoststate.Action{Call: hoststate.SetProvision, Node: "node", Target: hoststate.AskManage}, plain(hoststate.Plan(now, again).Do))
+	}
+}
+
+// plain is an action without what was known when it was planned.
+func plain(a hoststate.Action) hoststate.Action {
+	return hoststate.Action{Call: a.Call, Node: a.Node, Target: a.Target}
+}
+
 func TestAMachineOfAnotherOperatorsMethodRunsOnWhereItsNodeIsMadeAnew(t *testing.T) {
 	s := seen(hoststate.Provisioned, admitted)
 	s.Host.Spec.Image, s.Host.Spec.CustomDeploy = nil, &metal3v1.CustomDeploy{Method: "install_x"}
