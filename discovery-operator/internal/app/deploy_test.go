@@ -184,6 +184,26 @@ func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	assert.Equal(t, 1, cleanings, "an adopted machine can be deprovisioned")
 }
 
+// TestAMachineWhoseNodeIsLostIsCleanedWhenItIsGivenBack takes the image from a machine before Ironic, which has lost its database, could adopt it.
+func TestAMachineWhoseNodeIsLostIsCleanedWhenItIsGivenBack(t *testing.T) {
+	w := newTestEnv(t)
+	uuid, h, stop := w.available()
+	w.credentials(h, redfish, true)
+	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+	w.patch(h, withImage)
+	w.reaches(h, metal3v1.StateProvisioned)
+	stop()
+	require.NoError(t, w.rack.Vacate(t.Context(), uuid))
+	require.NoError(t, w.rack.DeleteNode(t.Context(), uuid))
+	w.patch(h, noImage)
+	w.operate(managing)
+	w.reaches(h, metal3v1.StateAvailable)
+	assert.NotEqual(t, uuid, h.Status.Provisioning.ID)
+	_, cleanings, _ := w.rack.Deployed(h.Status.Provisioning.ID)
+	assert.Equal(t, 1, cleanings)
+	assert.Empty(t, h.Status.Provisioning.Image.URL)
+}
+
 // TestADetachedHostIsDeletedAndItsMachineRunsOn takes a host with an image out of management and deletes it.
 func TestADetachedHostIsDeletedAndItsMachineRunsOn(t *testing.T) {
 	w := newTestEnv(t)

@@ -83,6 +83,8 @@ func (p deployment) undeploy() Decision {
 		return p.end(finished())
 	case p.Facts.Deleting && p.detached():
 		return p.end(finished())
+	case p.Host.Status.Provisioning.ID == "" && p.cleansUnknown():
+		return p.registerAnew()
 	case p.Seen.Node == nil:
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})
 	}
@@ -91,10 +93,28 @@ func (p deployment) undeploy() Decision {
 	}
 	d := RemovalOf(p.Host)
 	task := RemovalTask(*p.Seen.Node, d, p.past())
-	if task.Do == Refuse && p.Facts.Deleting && p.Memory.Failures+1 >= tries {
+	if task.Do == Refuse && p.Facts.Deleting && (p.Memory.Failures+1 >= tries || task.Reason == metal3v1.ReasonBMCCredentialsRefused) {
 		return p.end(Outcome{Event: GaveUp, After: soon})
 	}
 	return p.carry(d, task)
+}
+
+// cleansUnknown reports whether a machine is to be cleaned although Ironic does not know it: it was deployed, and Ironic has lost its node since.
+func (p *pass) cleansUnknown() bool {
+	d := RemovalOf(p.Host)
+	return p.State == Deprovisioning && d.Used && d.Clean && !d.Manual && !(p.Facts.Deleting && (p.keepsNode() || p.detached()))
+}
+
+// registerAnew makes the node of a machine anew that is to be cleaned. A deletion does without where that is not possible.
+func (p deployment) registerAnew() Decision {
+	if !p.Memory.Asked.registers() { // that was asked for the lost node
+		p.Memory.Asked = AskedNothing
+	}
+	d := registration{p.pass}.register()
+	if o := d.Then; p.Facts.Deleting && o != nil && o.Event == Failed && (o.Reason != metal3v1.ReasonBMCUnreachable || d.Known.Memory.Failures >= tries) {
+		return p.end(Outcome{Event: GaveUp, After: soon})
+	}
+	return d
 }
 
 // past is what the next step of a deployment rests on.

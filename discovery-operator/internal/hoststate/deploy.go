@@ -80,7 +80,9 @@ type Deployment struct {
 	// Manual says that nothing but the agent in the ramdisk can restart the machine.
 	Manual bool
 	// Clean says that the disks are cleaned between two uses.
-	Clean   bool
+	Clean bool
+	// Used says that a deployment came to its end on the machine, so that it is to be cleaned also where its node does not know of it.
+	Used    bool
 	Machine Machine
 }
 
@@ -88,6 +90,7 @@ type Deployment struct {
 func RemovalOf(h *metal3v1.BareMetalHost) Deployment {
 	return Deployment{
 		Instance: string(h.UID), Manual: !h.HasPowerControl(), Clean: h.Spec.AutomatedCleaningMode != "disabled", Info: map[string]any{},
+		Used: h.Status.OperationHistory.Provision.End != nil,
 	}
 }
 
@@ -478,6 +481,24 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 		return Task{Do: Vacate}
 	case n.State == AdoptFailed: // Ironic neither inspects such a node nor deploys on it
 		return Task{Do: Ask, Ask: AskManage}
+	case d.Used && d.Clean && !d.Manual:
+		return d.clean(n, p)
+	default:
+		return Task{Do: Accept}
+	}
+}
+
+// clean has a machine cleaned whose node was made anew since it was deployed: Ironic does not know that there is a deployment to end.
+func (d Deployment) clean(n Node, p Past) Task {
+	switch {
+	case n.State == inventory.NodeEnroll && p.Asked == AskedManage:
+		return refusal(metal3v1.ReasonBMCUnreachable, n.LastError)
+	case n.State == inventory.NodeEnroll:
+		return Task{Do: Ask, Ask: AskManage}
+	case n.State == inventory.NodeManageable && !n.cleans(true):
+		return Task{Do: SetCleaning}
+	case n.State == inventory.NodeManageable:
+		return Task{Do: Ask, Ask: AskProvide}
 	default:
 		return Task{Do: Accept}
 	}

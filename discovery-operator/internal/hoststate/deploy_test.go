@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
@@ -230,6 +231,30 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		assert.Equal(t, c.ask, got.Ask, name)
 		assert.Equal(t, c.reason, got.Reason, name)
 	}
+	used := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) {
+		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
+		h.Status.OperationHistory.Provision.End = &metav1.Time{Time: now}
+	}))
+	for name, c := range map[string]struct {
+		node hoststate.Node
+		past hoststate.Past
+		want hoststate.Task
+	}{
+		"a used machine whose node was made anew is managed": {deployed("enroll", controlled, vacant), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: "manage"}},
+		"its management controller is away": {
+			deployed("enroll", controlled, vacant), hoststate.Past{Asked: hoststate.AskedManage},
+			hoststate.Task{Do: hoststate.Refuse, Reason: metal3v1.ReasonBMCUnreachable, Why: "Ironic does not say why."},
+		},
+		"it gets the setting of its cleaning":           {deployed("manageable", controlled, vacant, func(n *hoststate.Node) { n.Clean = nil }), hoststate.Past{}, hoststate.Task{Do: hoststate.SetCleaning}},
+		"it is cleaned":                                 {deployed("manageable", controlled, vacant), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: "provide"}},
+		"what was prepared for an adoption goes":        {deployed("manageable", controlled), hoststate.Past{}, hoststate.Task{Do: hoststate.Vacate}},
+		"so does an adoption that failed":               {deployed("adopt failed", controlled, vacant), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: "manage"}},
+		"the machine of a node that knew of it is, too": {deployed("available", controlled, vacant), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+	} {
+		assert.Equal(t, c.want, hoststate.RemovalTask(c.node, used, c.past), name)
+	}
+	used.Clean = false
+	assert.Equal(t, hoststate.Accept, hoststate.RemovalTask(deployed("manageable", controlled, vacant), used, hoststate.Past{}).Do, "not where its user does not want that")
 	locked := func(n *hoststate.Node) { n.Locked = true }
 	d := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) {
 		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}

@@ -157,6 +157,9 @@ func (p *pass) ironicFailed(err error) Decision {
 		p.NodeID, p.Memory.Asked = "", AskedNothing
 		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew and adopted; what is deployed "+
 			"on the machine stays as it is.", answerRetry)
+	case errors.Is(err, inventory.ErrNotFound) && p.cleansUnknown():
+		p.NodeID, p.Memory.Asked = "", AskedNothing
+		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew, so that the machine is cleaned.", answerRetry)
 	case errors.Is(err, inventory.ErrNotFound):
 		p.NodeID = ""
 		return p.end(Outcome{Event: NodeLost, After: answerRetry})

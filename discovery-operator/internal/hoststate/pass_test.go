@@ -227,6 +227,54 @@ func TestALostNodeOfAMachineInUseIsMadeAnew(t *testing.T) {
 	assert.Equal(t, hoststate.Provisioned, d.Step.To)
 }
 
+// TestAUsedMachineIsCleanedAlsoWhereIronicHasLostItsNode takes the image from a machine, or deletes its host, when Ironic has lost its database.
+func TestAUsedMachineIsCleanedAlsoWhereIronicHasLostItsNode(t *testing.T) {
+	used := func(s *hoststate.Snapshot) {
+		s.Host.Status.OperationHistory.Provision = metal3v1.OperationMetric{Start: &metav1.Time{Time: now}, End: &metav1.Time{Time: now}}
+	}
+	lost := func(s *hoststate.Snapshot) {
+		s.Host.Status.Provisioning.ID, s.NodeID, s.Facts.NodeKnown = "", "", false
+		s.Seen.Connected, s.Memory.Asked = true, hoststate.AskedUndeploy
+	}
+	gone := func(s *hoststate.Snapshot) {
+		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.ReadNode
+	}
+	t.Run("its node is made anew and registered", func(t *testing.T) {
+		d := hoststate.Plan(now, seen(hoststate.Deprovisioning, admitted, used, gone))
+		assert.Equal(t, hoststate.Deprovisioning, d.Step.To)
+		assert.Equal(t, metal3v1.ReasonNodeNotFound, d.Then.Reason)
+		assert.Empty(t, d.Status(now).Provisioning.ID)
+		for _, deleting := range []bool{false, true} {
+			s := seen(hoststate.Deprovisioning, used, lost)
+			s.Facts.Deleting = deleting
+			assert.Equal(t, hoststate.Find, hoststate.Plan(now, s).Do.Call)
+			s.Seen.Found, s.Seen.Taken = new(""), new("")
+			s = hoststate.Plan(now, s).Known
+			s.NodeID, s.Seen.Node, s.Seen.Claimed = "made", &hoststate.Node{UUID: "made", State: inventory.NodeEnroll}, new("")
+			d = hoststate.Plan(now, s)
+			assert.Equal(t, hoststate.WriteNode, d.Do.Call, "a node gets the credentials before anything else")
+			s.Seen.Claimed = new("node made belongs to host ns/other")
+			d = hoststate.Plan(now, s)
+			assert.Equal(t, deleting, d.Step.To == hoststate.PoweringOff, "a deletion does without a node that is another one's")
+		}
+	})
+	t.Run("a deletion does without credentials, and without Ironic where the user says so", func(t *testing.T) {
+		s := seen(hoststate.Deprovisioning, used, lost)
+		s.Facts.Deleting, s.Secret = true, hoststate.Secret{}
+		assert.Equal(t, hoststate.PoweringOff, hoststate.Plan(now, s).Step.To)
+		s = seen(hoststate.Deprovisioning, used, lost)
+		s.Facts.Deleting, s.Seen.Connected = true, false
+		s.Host.Annotations = map[string]string{metal3v1.KeepNodeAnnotation: "true"}
+		d := hoststate.Plan(now, s)
+		assert.Empty(t, d.Do)
+		assert.Equal(t, hoststate.Done, d.Then.Event)
+	})
+	t.Run("one that was never deployed needs no cleaning", func(t *testing.T) {
+		assert.Equal(t, hoststate.Registering, hoststate.Plan(now, seen(hoststate.Deprovisioning, admitted, gone)).Step.To)
+		assert.Equal(t, hoststate.Available, hoststate.Plan(now, seen(hoststate.Deprovisioning, lost)).Step.To)
+	})
+}
+
 // TestANodeThatIsMadeAnewIsRegisteredEachTime has Ironic lose its database once more after the adoption of a machine, and while the management controller does not answer.
 func TestANodeThatIsMadeAnewIsRegisteredEachTime(t *testing.T) {
 	s := seen(hoststate.Provisioned, admitted, func(s *hoststate.Snapshot) {

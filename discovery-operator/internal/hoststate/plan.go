@@ -245,7 +245,7 @@ func (p *pass) idle() (Decision, bool) {
 	case MaintainPower, KeepDeployed:
 		return p.end(Outcome{Event: Nothing, Settled: true}), !p.Facts.PowerControl
 	case Undeploy:
-		return p.end(finished()), p.NodeID == ""
+		return p.end(finished()), p.NodeID == "" && !p.cleansUnknown()
 	case PowerOff:
 		return p.end(finished()), p.NodeID == "" || !p.Facts.PowerControl
 	case FindNode:
