@@ -253,13 +253,18 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, hoststate.RemovalTask(c.node, used, c.past), name)
 	}
+	unclean := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) { h.Spec.AutomatedCleaningMode = "disabled" }))
+	got := hoststate.RemovalTask(deployed("manageable", controlled, vacant), unclean, again)
+	assert.Equal(t, hoststate.SetCleaning, got.Do, "a cleaning that failed is not tried again once its user has switched it off")
+	got = hoststate.RemovalTask(deployed("manageable", controlled, vacant, func(n *hoststate.Node) { n.Clean = new(false) }), unclean, again)
+	assert.Equal(t, hoststate.Accept, got.Do)
 	used.Clean = false
 	assert.Equal(t, hoststate.Accept, hoststate.RemovalTask(deployed("manageable", controlled, vacant), used, hoststate.Past{}).Do, "not where its user does not want that")
 	locked := func(n *hoststate.Node) { n.Locked = true }
 	d := hoststate.RemovalOf(deployable(func(h *metal3v1.BareMetalHost) {
 		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
 	}))
-	got := hoststate.RemovalTask(deployed("clean wait", controlled, vacant), d, hoststate.Past{Late: true})
+	got = hoststate.RemovalTask(deployed("clean wait", controlled, vacant), d, hoststate.Past{Late: true})
 	assert.Equal(t, "abort", got.Ask, "a ramdisk that is silent is given up")
 	got = hoststate.RemovalTask(deployed("clean wait", controlled, vacant, locked), d, hoststate.Past{Late: true})
 	assert.Equal(t, hoststate.Await, got.Do, "but not while Ironic hears it")
