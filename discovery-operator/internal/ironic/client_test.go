@@ -163,6 +163,7 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 		"forbidden":                            {handler: reply(403, ""), want: inventory.ProblemCredentials},
 		"unavailable":                          {handler: reply(503, ""), want: inventory.ProblemUnreachable},
 		"not found":                            {want: inventory.ProblemNotFound, text: "It could not be found."},
+		"a driver that no conductor has":       {handler: reply(404, `{"error_message":"{\"faultcode\": \"Client\", \"faultstring\": \"No valid host was found. Reason: No conductor service registered which supports driver ipmi.\"}"}`), want: inventory.ProblemRefused, text: "driver ipmi"},
 		"a page of Ironic's that there is not": {handler: reply(404, `{"error_message":"<html>The resource could not be found.</html>"}`), want: inventory.ProblemNotFound},
 		"nothing that ironic-inspector knows":  {handler: reply(404, `{"error":{"message":"Node u was not found"}}`), want: inventory.ProblemNotFound},
 		"a proxy without a route to Ironic":    {handler: reply(404, "default backend - 404"), want: inventory.ProblemInvalid, text: "HTTP 404"},

@@ -279,6 +279,9 @@ func (s *session) explain(attempt string, err error) error {
 		if e.Actual == http.StatusForbidden && strings.Contains(fault, "is protected") { // that node, whatever the credentials
 			problem = inventory.ProblemRefused
 		}
+		if problem == inventory.ProblemNotFound && strings.HasPrefix(fault, "No valid host was found") { // it is a conductor that is missing, not the node
+			problem = inventory.ProblemRefused
+		}
 		if problem == inventory.ProblemNotFound && !explained(e.Body) { // a proxy that has no route to Ironic, which says nothing about a node
 			return inventory.Failf(inventory.ProblemInvalid, "%s: HTTP %d, and the answer is not Ironic's", attempt, e.Actual)
 		}
