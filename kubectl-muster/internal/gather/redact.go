@@ -9,18 +9,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
 // removed stands where something was that may be a secret.
 const removed = "REMOVED"
 
-// secretFields may hold secrets whatever their value looks like: first-boot data, settings of an installer's environment, headers.
+// secretFields may hold secrets whatever their value looks like: first-boot data, settings of an installer and its environment, headers. Some of them are annotations.
 var secretFields = []string{
 	"ignitionConfigOverride", "ignitionConfigOverrides", "ignitionEndpointHTTPHeaders", "installerEnv", "userData", "stringData", "data", "password", "token",
+	agentv1.BMHIgnitionConfigOverridesAnnotation, "agent-install.openshift.io/install-config-overrides",
 }
 
-// noise is metadata that repeats the object.
-var noise = []string{"managedFields", "kubectl.kubernetes.io/last-applied-configuration"}
+// noise is metadata that repeats the object: of the API server, and of kubectl, kapp and Rancher, which keep the whole object in an annotation.
+var noise = []string{"managedFields", "kubectl.kubernetes.io/last-applied-configuration", "kapp.k14s.io/original", "objectset.rio.cattle.io/applied"}
 
 var (
 	jwt        = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)

@@ -46,3 +46,20 @@ func TestObject(t *testing.T) {
 		"status":   map[string]any{"bootArtifacts": map[string]any{"initrd": "http://h/initrd?REMOVED"}, "list": []any{"http://h/"}},
 	}, object)
 }
+
+// TestAnnotations: some say in their values what fields say elsewhere, and others hold the whole object.
+func TestAnnotations(t *testing.T) {
+	object := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		"bmac.agent-install.openshift.io/ignition-config-overrides": `{"passwd":{"users":[{"name":"core","passwordHash":"$6$"}]}}`,
+		"agent-install.openshift.io/install-config-overrides":       `{"platform":{"baremetal":{"hosts":[{"bmc":{"password":"p"}}]}}}`,
+		"bmac.agent-install.openshift.io/role":                      "worker",
+		"kapp.k14s.io/original":                                     `{"spec":{"ignitionConfigOverride":"{}"}}`,
+		"objectset.rio.cattle.io/applied":                           "H4sIAAAA",
+	}}}
+	Object(object)
+	assert.Equal(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		"bmac.agent-install.openshift.io/ignition-config-overrides": "REMOVED",
+		"agent-install.openshift.io/install-config-overrides":       "REMOVED",
+		"bmac.agent-install.openshift.io/role":                      "worker",
+	}}}, object)
+}
