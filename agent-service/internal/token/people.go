@@ -44,7 +44,8 @@ type Issuer struct {
 	OrganizationClaim string
 	// AdminGroup is the entry of the claim groups that makes administrators; empty for none.
 	AdminGroup string
-	// ViewerGroup is the entry of the claim groups that makes accounts read-only, administrators among them; empty for none.
+	// ViewerGroup is the entry of the claim groups that makes accounts read-only, administrators among them; empty for none. Where it is set, accounts with more groups
+	// than their tokens hold are read-only.
 	ViewerGroup string
 	// Keys finds the key that a token names.
 	Keys Keys
@@ -101,12 +102,26 @@ func (i *Issuer) principal(found jwt.MapClaims) (domain.Principal, error) {
 	if user == "" {
 		return domain.Principal{}, ErrMalformed
 	}
-	groups, _ := found["groups"].([]any)
+	groups, all := groupsOf(found)
 	return domain.Principal{
 		User: user, Organization: text(found, i.OrganizationClaim),
 		Admin:    i.AdminGroup != "" && slices.Contains(groups, any(i.AdminGroup)),
-		ReadOnly: i.ViewerGroup != "" && slices.Contains(groups, any(i.ViewerGroup)),
+		ReadOnly: i.ViewerGroup != "" && (!all || slices.Contains(groups, any(i.ViewerGroup))),
 	}, nil
+}
+
+// groupsOf returns the claim groups, which is a text where an issuer writes a single one so. all is false where the issuer left the claim out because there are too many
+// groups: it says then where to ask for them (OpenID Connect Core 1.0, section 5.6.2), or hasgroups.
+func groupsOf(found jwt.MapClaims) (groups []any, all bool) {
+	switch claim := found["groups"].(type) {
+	case []any:
+		return claim, true
+	case string:
+		return []any{claim}, true
+	}
+	elsewhere, _ := found["_claim_names"].(map[string]any)
+	_, distributed := elsewhere["groups"]
+	return nil, !distributed && (found["hasgroups"] == nil || found["hasgroups"] == false)
 }
 
 func text(found jwt.MapClaims, name string) string {

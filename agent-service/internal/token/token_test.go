@@ -392,6 +392,32 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, admin.Admin)
 
+	issuer.ViewerGroup = "viewers"
+	for name, c := range map[string]struct {
+		groups jwt.MapClaims
+		want   domain.Principal
+	}{
+		"none":                             {nil, domain.Principal{}},
+		"in a list":                        {jwt.MapClaims{"groups": []string{"staff", "viewers"}}, domain.Principal{ReadOnly: true}},
+		"one as text":                      {jwt.MapClaims{"groups": "viewers"}, domain.Principal{ReadOnly: true}},
+		"administrators as text":           {jwt.MapClaims{"groups": "infra-admins"}, domain.Principal{Admin: true}},
+		"text that only contains the name": {jwt.MapClaims{"groups": "viewers of others"}, domain.Principal{}},
+		"too many for the token": {
+			jwt.MapClaims{"_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph/"}}}, domain.Principal{ReadOnly: true},
+		},
+		"too many for the token of an implicit flow": {jwt.MapClaims{"hasgroups": true}, domain.Principal{ReadOnly: true}},
+		"another claim is elsewhere":                 {jwt.MapClaims{"_claim_names": map[string]any{"address": "src1"}}, domain.Principal{}},
+	} {
+		person, err := issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(c.groups)))
+		require.NoError(t, err, name)
+		c.want.User, c.want.Organization = "jane", "blue"
+		assert.Equal(t, c.want, person, name)
+	}
+	issuer.ViewerGroup = ""
+	person, err := issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"hasgroups": true})))
+	require.NoError(t, err)
+	assert.False(t, person.ReadOnly, "there are no viewers")
+
 	for name, c := range map[string]struct {
 		raw  string
 		want error
