@@ -5,6 +5,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,15 +57,17 @@ func (v *visit) fromCluster(err error) error {
 	}
 }
 
-// mayDo asks the Kubernetes API whether it allows the person something in a namespace. An answer that is not there is no permission.
+// mayDo is allowed for a namespace. An answer that is not there is no permission.
 func (v *visit) mayDo(c client.Client, verb, group, resource, namespace string) bool {
-	return v.allowed(c, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
+	may, _ := allowed(v.r.Context(), c, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
+	return may
 }
 
-// allowed is mayDo for what may be narrower than a namespace.
-func (v *visit) allowed(c client.Client, what authorizationv1.ResourceAttributes) bool {
+// allowed asks the Kubernetes API whether it allows the person of a client something.
+func allowed(ctx context.Context, c client.Client, what authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
-	return c.Create(v.r.Context(), review) == nil && review.Status.Allowed
+	err := c.Create(ctx, review)
+	return err == nil && review.Status.Allowed, err
 }
 
 // passKubeconfig hands the kubeconfig of a Secret to the browser as a file.

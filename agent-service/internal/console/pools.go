@@ -219,9 +219,10 @@ func showClaim(v *visit) error {
 		return err
 	}
 	body := claimPage{claimRow: newClaim(*claim)}
-	body.MayGiveBack = claim.DeletionTimestamp.IsZero() && v.allowed(c, authorizationv1.ResourceAttributes{
+	may, _ := allowed(v.r.Context(), c, authorizationv1.ResourceAttributes{
 		Verb: "delete", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims", Namespace: claim.Namespace, Name: claim.Name,
 	})
+	body.MayGiveBack = may && claim.DeletionTimestamp.IsZero()
 	return v.show("claim", claim.Name, &body)
 }
 

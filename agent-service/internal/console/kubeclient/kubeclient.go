@@ -6,6 +6,7 @@ package kubeclient
 
 import (
 	"fmt"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,6 +23,9 @@ import (
 
 // FieldOwner is the manager of fields that the console writes.
 const FieldOwner = client.FieldOwner("agent-service-console")
+
+// patience is how long a person waits for an answer of an API server that hangs. Those of admission webhooks may take 10 seconds.
+const patience = 30 * time.Second
 
 // Clients makes clients of the Kubernetes API that have a person's token and nothing of the service's own credentials.
 type Clients struct {
@@ -50,6 +54,7 @@ func New(config *rest.Config) (*Clients, error) {
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	anonymous := rest.AnonymousClientConfig(config)
 	anonymous.UserAgent = string(FieldOwner)
+	anonymous.Timeout = patience
 	return &Clients{config: anonymous, scheme: scheme, mapper: mapper}, nil
 }
 

@@ -1,0 +1,132 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console_test
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console"
+)
+
+// unapproved is an API whose machines are of InfraEnvs that are custom resources, each in a namespace of its own, and wait for their approval.
+type unapproved struct{ envs, hosts []uuid.UUID }
+
+func newUnapproved(machines int) *unapproved {
+	a := &unapproved{}
+	for range machines {
+		a.envs, a.hosts = append(a.envs, uuid.New()), append(a.hosts, uuid.New())
+	}
+	return a
+}
+
+// ServeHTTP implements http.Handler.
+func (a *unapproved) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	var envs, hosts []string
+	for i := range a.envs {
+		envs = append(envs, fmt.Sprintf(`{"id":%q,"name":"rack","custom_resource":{"name":"rack","namespace":"team-%d"}}`, a.envs[i], i))
+		hosts = append(hosts, fmt.Sprintf(`{"id":%q,"infra_env_id":%q,"status":"known-unbound","requested_hostname":"node-%d"}`, a.hosts[i], a.envs[i], i))
+	}
+	path := strings.TrimPrefix(r.URL.Path, api.Base)
+	answer := "[]"
+	switch path {
+	case "/identity":
+		answer = `{"user_name":"root"}`
+	case "/hosts/counts":
+		answer = fmt.Sprintf(`{"states":[],"total":%d}`, len(hosts))
+	case "/hosts":
+		answer = "[" + strings.Join(hosts, ",") + "]"
+	case "/infra-envs":
+		answer = "[" + strings.Join(envs, ",") + "]"
+	}
+	for i := range a.envs {
+		env := "/infra-envs/" + a.envs[i].String()
+		switch path {
+		case env:
+			answer = envs[i]
+		case env + "/hosts/" + a.hosts[i].String():
+			answer = hosts[i]
+		}
+	}
+	if answer == "[]" && strings.Contains(path, "/hosts/") {
+		w.WriteHeader(http.StatusNotFound)
+		answer = `{"reason":"there is no such host"}`
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// person is one who is signed in to a console before an API and the Kubernetes API.
+type person struct {
+	*http.Client
+	t    *testing.T
+	base string
+	csrf string
+}
+
+func signIn(t *testing.T, rest http.Handler, kubernetes *rest.Config) *person {
+	t.Helper()
+	c, err := console.New(console.Options{API: rest, Key: []byte("key"), Log: zap.NewNop(), Kubernetes: kubernetes})
+	require.NoError(t, err)
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	p := &person{&http.Client{Jar: jar}, t, server.URL + console.Base, ""}
+	response, err := p.PostForm(p.base+"/sign-in", url.Values{"token": {"secret"}})
+	status, page := p.read(response, err)
+	require.Equal(t, http.StatusOK, status, page)
+	p.csrf = html.UnescapeString(regexp.MustCompile(`name="csrf" value="([^"]*)"`).FindStringSubmatch(page)[1])
+	return p
+}
+
+func (p *person) read(response *http.Response, err error) (status int, page string) {
+	p.t.Helper()
+	require.NoError(p.t, err)
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	raw, err := io.ReadAll(response.Body)
+	require.NoError(p.t, err)
+	return response.StatusCode, string(raw)
+}
+
+// TestMachinesAreShownWhileTheKubernetesAPIHangs: the page shows what REST has. The Kubernetes API decides about a button only.
+func TestMachinesAreShownWhileTheKubernetesAPIHangs(t *testing.T) {
+	var asked atomic.Int32
+	end := make(chan struct{})
+	kubernetes := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		asked.Add(1)
+		select {
+		case <-r.Context().Done():
+		case <-end:
+		}
+	}))
+	t.Cleanup(kubernetes.Close)
+	t.Cleanup(func() { close(end) })
+	p := signIn(t, newUnapproved(8), &rest.Config{Host: kubernetes.URL})
+	for _, path := range []string{"/machines", "/machines?state=free"} {
+		asked.Store(0)
+		status, page := p.read(p.Get(p.base + path))
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, page, "node-7")
+		assert.NotContains(t, page, `value="approve"`)
+		assert.EqualValues(t, 1, asked.Load(), "one that does not answer is not asked about the other namespaces")
+	}
+}
