@@ -139,6 +139,8 @@ type answer struct {
 	machine
 	OK      bool
 	Reasons []string
+	// Gone is true where the machine cannot be read.
+	Gone bool
 }
 
 // planAction asks the API what would be, and shows it.
@@ -153,17 +155,24 @@ func planAction(v *visit) error {
 	}
 	p := &plan{order: o, Checked: o.Action == actionBind || o.Action == actionMove || o.Action == actionApprove}
 	for _, value := range selected {
-		m, err := read(value)
+		infraEnv, host, err := v.machineID(value)
 		if err != nil {
 			return err
 		}
-		check, err := v.check(o, &m)
+		m, err := read(value)
+		gone := err != nil
+		var check api.BindCheck
+		if gone {
+			m = machine{Host: api.Host{ID: host, InfraEnvID: infraEnv}}
+		} else {
+			check, err = v.check(o, &m)
+		}
 		if reason, ok := reasonOf(err); ok {
 			check.Reasons = []string{reason}
 		} else if err != nil {
 			return err
 		}
-		a := answer{machine: m, OK: check.Valid, Reasons: check.Reasons}
+		a := answer{machine: m, OK: check.Valid, Reasons: check.Reasons, Gone: gone}
 		if a.OK {
 			p.Valid++
 		}

@@ -62,7 +62,7 @@ func (v *visit) approve(m *machine, options ...client.PatchOption) error {
 	}
 	agent, err := v.agentOf(c, m)
 	if err != nil {
-		return v.fromCluster(err)
+		return err
 	}
 	if agent.Spec.Approved {
 		return &refusal{http.StatusConflict, t("approve.already")}
@@ -73,14 +73,14 @@ func (v *visit) approve(m *machine, options ...client.PatchOption) error {
 	return v.fromCluster(c.Patch(v.r.Context(), agent, patch, append(options, kubeclient.FieldOwner)...))
 }
 
-// agentOf reads the Agent of a machine, under the one of its names that an Agent of its InfraEnv has.
+// agentOf reads the Agent of a machine, under the one of its names that an Agent of its InfraEnv has. Its errors are refusals.
 func (v *visit) agentOf(c client.Client, m *machine) (*agentv1.Agent, error) {
 	name, beside := domain.HostKey{InfraEnvID: m.InfraEnvID.String(), HostID: m.ID.String()}.AgentNames()
 	for _, candidate := range []string{name, beside} {
 		agent := &agentv1.Agent{}
 		err := c.Get(v.r.Context(), client.ObjectKey{Namespace: m.Resource.Namespace, Name: candidate}, agent)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
+			return nil, v.fromCluster(err)
 		}
 		if err == nil && slices.ContainsFunc(agent.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == m.InfraEnvID.String() }) {
 			return agent, nil

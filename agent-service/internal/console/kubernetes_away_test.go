@@ -130,3 +130,37 @@ func TestMachinesAreShownWhileTheKubernetesAPIHangs(t *testing.T) {
 		assert.EqualValues(t, 1, asked.Load(), "one that does not answer is not asked about the other namespaces")
 	}
 }
+
+// TestMachinesThatAreMissingDoNotHideTheOthers: each machine of a plan has its own answer, also one without an Agent, or one that was deleted meanwhile.
+func TestMachinesThatAreMissingDoNotHideTheOthers(t *testing.T) {
+	a := newUnapproved(2)
+	kubernetes := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		agent := fmt.Sprintf(`{"apiVersion":"agent-install.openshift.io/v1beta1","kind":"Agent","metadata":{"name":%q,"namespace":"team-0","resourceVersion":"1","ownerReferences":[{"uid":%q}]},"spec":{}}`, a.hosts[0], a.envs[0])
+		if strings.HasSuffix(r.URL.Path, "/namespaces/team-0/agents/"+a.hosts[0].String()) {
+			_, _ = io.WriteString(w, agent)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"agents not found"}`)
+	}))
+	t.Cleanup(kubernetes.Close)
+	p := signIn(t, a, &rest.Config{Host: kubernetes.URL})
+	gone := uuid.New()
+	form := url.Values{"csrf": {p.csrf}, "action": {"approve"}, "host": {a.envs[0].String() + "/" + gone.String()}}
+	for i := range a.envs {
+		form.Add("host", a.envs[i].String()+"/"+a.hosts[i].String())
+	}
+	status, page := p.read(p.PostForm(p.base+"/machines/plan", form))
+	require.Equal(t, http.StatusOK, status, page)
+	assert.Contains(t, page, "2 of 3 machines cannot be approved.")
+	assert.Contains(t, page, "The machine has no Agent in the Kubernetes API yet. Try again in a moment.")
+	assert.Contains(t, page, "there is no such host")
+	assert.Contains(t, page, gone.String()[:8], "a machine that cannot be read is named by its id")
+	assert.Equal(t, 1, strings.Count(page, " checked>"))
+
+	status, page = p.read(p.PostForm(p.base+"/machines/apply", form))
+	require.Equal(t, http.StatusOK, status, page)
+	assert.Contains(t, page, "The machine has no Agent in the Kubernetes API yet.")
+	assert.Contains(t, page, ">"+gone.String()[:8]+"</a>")
+}

@@ -47,7 +47,7 @@ type link struct{ Name, URL string }
 
 // Name is what people call the machine.
 func (m *machine) Name() string {
-	if id := m.ID.String(); m.RequestedHostname == id { // it has no name yet
+	if id := m.ID.String(); m.RequestedHostname == id || m.RequestedHostname == "" { // it has no name yet, or was not read
 		return id[:8]
 	}
 	return m.RequestedHostname
