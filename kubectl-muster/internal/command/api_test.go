@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,12 +30,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/kubectl-muster/internal/command"
 )
 
@@ -176,6 +179,118 @@ func TestClaim(t *testing.T) {
 	_, said, err = u.run("claim", "large", "--name=mine")
 	require.Error(t, err)
 	assert.Contains(t, said, "asks the pool small")
+}
+
+// TestAKubeconfigThatCannotBeSavedIsRefusedBeforeTheClaim: a shell does not expand ~ behind an equals sign.
+func TestAKubeconfigThatCannotBeSavedIsRefusedBeforeTheClaim(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	_, said, err := u.run("claim", "small", "--name=mine", "--timeout=2s", "--save-kubeconfig=~/small.kubeconfig")
+	require.Error(t, err)
+	assert.Contains(t, said, "~/small.kubeconfig")
+	claims := &hivev1.ClusterClaimList{}
+	require.NoError(t, u.List(t.Context(), claims, client.InNamespace(u.namespace)))
+	assert.Empty(t, claims.Items)
+}
+
+// TestAClaimWhoseKubeconfigIsMissingStays, and the user is told how to give it back.
+func TestAClaimWhoseKubeconfigIsMissingStays(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}}
+	u.make(claim, nil)
+	u.serve(claim)
+	require.NoError(t, u.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "admin"}}))
+	dir := t.TempDir()
+	_, said, err := u.run("claim", "small", "--name=mine", "--save-kubeconfig="+filepath.Join(dir, "kubeconfig"))
+	require.Error(t, err)
+	assert.Contains(t, said, "kubectl muster release mine -n "+u.namespace)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestAClaimIsWaitedForWhileTheAPIServerIsAway: the user reads that, and what the claim waits for once it is back, as it is then.
+func TestAClaimIsWaitedForWhileTheAPIServerIsAway(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}}
+	u.make(claim, func() {
+		claim.Status.Conditions = []hivev1.Condition{condition(hivev1.ClusterClaimPending, corev1.ConditionTrue, hivev1.ReasonNoClusters, "no cluster is free")}
+		claim.Status.QueuePosition = 3
+	})
+	way := newWay(t, u.server())
+	var stdout, stderr screen
+	done := make(chan error, 1)
+	go func() {
+		done <- u.execute(&stdout, &stderr, "--server=https://"+way.address, "claim", "small", "--name=mine", "--wait")
+	}()
+	says := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(stderr.String(), text) }, 20*time.Second, 50*time.Millisecond, "%s", &stderr)
+	}
+	says("no cluster is free (number 3 in the queue)")
+	way.close()
+	says("connection refused")
+	claim.Status.Conditions[0].Message, claim.Status.QueuePosition = "the pool is frozen", 0
+	require.NoError(t, u.Status().Update(t.Context(), claim))
+	way.open()
+	says("waiting: the pool is frozen\n")
+	u.serve(claim)
+	require.NoError(t, <-done, stderr.String())
+}
+
+// server is the address of the API server.
+func (u *terminal) server() string {
+	u.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", u.kubeconfig)
+	require.NoError(u, err)
+	return strings.TrimPrefix(config.Host, "https://")
+}
+
+// way leads to a server, or is closed.
+type way struct {
+	*testing.T
+	address, server string
+	close           func()
+}
+
+func newWay(t *testing.T, server string) *way {
+	t.Helper()
+	w := &way{T: t, address: "127.0.0.1:" + porttest.Free(t), server: server}
+	w.open()
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+func (w *way) open() {
+	w.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", w.address)
+	require.NoError(w, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.server)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			all.Go(func() { _, _ = io.Copy(near, far) })
+			all.Go(func() { _, _ = io.Copy(far, near) })
+			context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
+		}
+	})
+	w.close = func() {
+		_ = listener.Close()
+		cancel()
+		all.Wait()
+		w.close = func() {}
+	}
 }
 
 // The rights in a cluster are written before its claim says that it runs, but an API server may learn of them later.

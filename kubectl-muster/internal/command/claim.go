@@ -80,18 +80,21 @@ func (s *session) runClaim(ctx context.Context, pool string, o *claimOptions) er
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	if err := s.untilRunning(ctx, c, claim); err != nil {
+	if err = s.untilRunning(ctx, c, claim); err == nil && o.save != "" {
+		err = s.saveKubeconfig(ctx, c, claim, o.save)
+	}
+	if err != nil {
 		s.tell("The claim stays. Give it back: kubectl muster release %s -n %s", claim.Name, namespace)
-		return err
 	}
-	if o.save == "" {
-		return nil
-	}
+	return err
+}
+
+func (s *session) saveKubeconfig(ctx context.Context, c client.Reader, claim *hivev1.ClusterClaim, path string) error {
 	kubeconfig, err := kubeconfigOf(ctx, c, claim.Spec.Namespace)
 	if err != nil {
 		return err
 	}
-	return s.save(kubeconfig, o.save)
+	return s.save(kubeconfig, path)
 }
 
 // createClaim makes the claim, or finds the one that has the requested name already.
@@ -162,16 +165,22 @@ func subject(user string) rbacv1.Subject {
 // interval between two looks at a claim.
 const interval = time.Second
 
-// untilRunning waits for the claim's cluster and prints each new step. A claim that can never be served ends the wait.
+// untilRunning waits for the claim's cluster and prints each new step, and why the API server cannot be asked. A claim that can never be served ends the wait.
 func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hivev1.ClusterClaim) error {
-	printed := ""
+	printed, away := "", false
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+		found := &hivev1.ClusterClaim{} // what is read into an object leaves fields that are gone
+		if err := c.Get(ctx, client.ObjectKeyFromObject(claim), found); err != nil {
 			if apierrors.IsNotFound(err) {
 				return false, fmt.Errorf("the claim %s was deleted", claim.Name)
 			}
+			if fatal(err) == nil && ctx.Err() == nil && !away {
+				s.tell("asking again: %s", oneLine(err.Error()))
+				away, printed = true, ""
+			}
 			return false, fatal(err)
 		}
+		*claim, away = *found, false
 		step, done, err := progress(claim)
 		if step != printed && err == nil {
 			s.tell("%s", oneLine(step))
@@ -179,7 +188,10 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 		}
 		return done, err
 	})
-	if wait.Interrupted(err) {
+	switch {
+	case wait.Interrupted(err) && away:
+		return errors.New("the cluster may not run yet: the API server does not answer")
+	case wait.Interrupted(err):
 		return fmt.Errorf("the cluster does not run yet: %s", printed)
 	}
 	return err
@@ -262,7 +274,7 @@ func readKubeconfig(ctx context.Context, c client.Reader, namespace string) ([]b
 	return secret.Data[hivev1.SecretKeyKubeconfig], nil
 }
 
-// canSave refuses a file that is there: it may be the kubeconfig of another cluster.
+// canSave refuses a file that is there, which may be the kubeconfig of another cluster, and one that cannot be made: its cluster may take an hour to come.
 func canSave(path string) error {
 	if path == "" || path == "-" {
 		return nil
@@ -270,7 +282,11 @@ func canSave(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("the file %s is there already: it is not overwritten", path)
 	}
-	return nil
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("the kubeconfig could not be saved: %w", err)
+	}
+	return errors.Join(file.Close(), os.Remove(path))
 }
 
 func (s *session) save(kubeconfig []byte, path string) error {
@@ -284,7 +300,7 @@ func (s *session) save(kubeconfig []byte, path string) error {
 	}
 	_, err = file.Write(kubeconfig)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return err
+		return errors.Join(err, os.Remove(path)) // a part of it would be in the way of the next try
 	}
 	s.tell("kubeconfig saved: kubectl --kubeconfig=%s get namespaces", path)
 	return nil
