@@ -24,6 +24,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -291,6 +292,31 @@ func (w *way) open() {
 		all.Wait()
 		w.close = func() {}
 	}
+}
+
+// TestWarningsOfTheAPIServerAreShown, as kubectl shows them: an older CRD has no field queueTimeout, and says so in a warning alone.
+func TestWarningsOfTheAPIServerAreShown(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{APIGroups: []string{"hive.openshift.io"}, APIVersions: []string{"*"}, Resources: []string{"clusterclaims"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: "object.metadata.namespace != '" + u.namespace + "'", Message: "queueTimeout is not known"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: u.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Warn},
+	}}
+	for _, object := range []client.Object{policy, binding} {
+		require.NoError(t, u.Create(t.Context(), object))
+		t.Cleanup(func() { _ = u.Delete(context.WithoutCancel(t.Context()), object) })
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // policies are in force a moment after they were written
+		_, said, err := u.run("claim", "small", "--queue-timeout=30m")
+		require.NoError(c, err)
+		assert.Contains(c, said, "Warning: ")
+		assert.Contains(c, said, "queueTimeout is not known")
+	}, 20*time.Second, 200*time.Millisecond)
 }
 
 // The rights in a cluster are written before its claim says that it runs, but an API server may learn of them later.

@@ -81,6 +81,7 @@ func (s *session) config() (*rest.Config, error) {
 	}
 	config.QPS = -1 // the server's priority and fairness decides
 	config.UserAgent = "kubectl-muster"
+	config.WarningHandler = rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
 }
 
