@@ -164,3 +164,26 @@ func TestMachinesThatAreMissingDoNotHideTheOthers(t *testing.T) {
 	assert.Contains(t, page, "The machine has no Agent in the Kubernetes API yet.")
 	assert.Contains(t, page, ">"+gone.String()[:8]+"</a>")
 }
+
+var ids = regexp.MustCompile(` id="([^"]+)"`)
+
+// TestAMachineOfTwoInfraEnvsIsTwoRows: pages keep what is selected by the ids of elements, so that each row has one of its own.
+func TestAMachineOfTwoInfraEnvsIsTwoRows(t *testing.T) {
+	a := newUnapproved(2)
+	a.hosts[1] = a.hosts[0]
+	p := signIn(t, a, nil)
+	form := url.Values{"csrf": {p.csrf}, "action": {"unbind"}}
+	for i := range a.envs {
+		form.Add("host", a.envs[i].String()+"/"+a.hosts[i].String())
+	}
+	_, list := p.read(p.Get(p.base + "/machines"))
+	_, plan := p.read(p.PostForm(p.base+"/machines/plan", form))
+	for _, page := range []string{list, plan} {
+		assert.Equal(t, 2, strings.Count(page, `name="host"`))
+		seen := map[string]bool{}
+		for _, id := range ids.FindAllStringSubmatch(page, -1) {
+			assert.False(t, seen[id[1]], "two elements have the id %s", id[1])
+			seen[id[1]] = true
+		}
+	}
+}
