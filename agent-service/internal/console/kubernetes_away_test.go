@@ -187,3 +187,13 @@ func TestAMachineOfTwoInfraEnvsIsTwoRows(t *testing.T) {
 		}
 	}
 }
+
+// TestProxiesAreAskedNotToBufferTheStream: nginx does otherwise, unless it is told in its configuration.
+func TestProxiesAreAskedNotToBufferTheStream(t *testing.T) {
+	p := signIn(t, newSlowAPI(0), nil)
+	response, err := p.Get(p.base + "/stream")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	assert.Equal(t, "no", response.Header.Get("X-Accel-Buffering"))
+}

@@ -16,8 +16,12 @@ func stream(v *visit) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // it is only read
 	v.w.Header().Set("Content-Type", "text/event-stream")
+	v.w.Header().Set("X-Accel-Buffering", "no") // nginx, and proxies that know its header, hand on what comes
 	v.w.WriteHeader(http.StatusOK)
 	control, buffer := http.NewResponseController(v.w), make([]byte, 4<<10)
+	if control.Flush() != nil {
+		return nil // the browser is gone
+	}
 	for {
 		n, err := response.Body.Read(buffer)
 		if n > 0 {

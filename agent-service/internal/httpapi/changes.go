@@ -101,6 +101,7 @@ func (st *changeStream) sees(changes []domain.Change) (bool, error) {
 func beginStream(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx, and proxies that know its header, hand on what comes
 	w.WriteHeader(http.StatusOK)
 }
 
