@@ -197,3 +197,18 @@ func TestProxiesAreAskedNotToBufferTheStream(t *testing.T) {
 	assert.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 	assert.Equal(t, "no", response.Header.Get("X-Accel-Buffering"))
 }
+
+// TestAClaimOfASleepingClusterSaysSo: it does not start by itself.
+func TestAClaimOfASleepingClusterSaysSo(t *testing.T) {
+	kubernetes := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"hive.openshift.io/v1","kind":"ClusterClaim","metadata":{"name":"mine","namespace":"team"},"spec":{"clusterPoolName":"small","namespace":"small-1"},"status":{"conditions":[
+			{"type":"Pending","status":"False","reason":"ClusterClaimed","message":"Cluster claimed"},{"type":"ClusterRunning","status":"False","reason":"Hibernating","message":"set its spec.powerState to Running"}]}}`)
+	}))
+	t.Cleanup(kubernetes.Close)
+	p := signIn(t, newUnapproved(0), &rest.Config{Host: kubernetes.URL})
+	status, page := p.read(p.Get(p.base + "/claims/team/mine"))
+	require.Equal(t, http.StatusOK, status, page)
+	assert.Contains(t, page, `<span class="badge idle">Asleep</span>`)
+	assert.Contains(t, page, "set its spec.powerState to Running")
+}

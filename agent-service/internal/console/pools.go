@@ -136,6 +136,8 @@ func newClaim(claim hivev1.ClusterClaim) claimRow {
 		state, tone, row.Running, row.Why = "running", status.OK, true, running.Message
 	case running.Reason == hivev1.ReasonClusterDeleted || running.Reason == hivev1.ReasonClusterDeleting:
 		state, tone, row.Why = "gone", status.Bad, running.Message
+	case running.Reason == hivev1.ReasonHibernating: // its users resume it
+		state, tone, row.Why = "asleep", status.Idle, running.Message
 	default:
 		state, row.Why = "starting", running.Message
 	}

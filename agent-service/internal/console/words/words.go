@@ -370,6 +370,7 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"claim.waiting":            "Waiting",
 	"claim.starting":           "Starting",
 	"claim.running":            "Running",
+	"claim.asleep":             "Asleep",
 	"claim.refused":            "Not served",
 	"claim.gone":               "Cluster is gone",
 	"claim.deleting":           "Being given back",
