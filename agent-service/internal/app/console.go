@@ -65,7 +65,7 @@ func (o *Options) mountConsole(mux *http.ServeMux, rest http.Handler, people tok
 	if !o.Console {
 		return nil
 	}
-	options := console.Options{API: rest, Key: key, HTTPS: strings.HasPrefix(o.browserURL(), "https://") || o.TLSCertificate != "", Log: log}
+	options := console.Options{API: rest, Key: key, URL: o.browserURL(), HTTPS: strings.HasPrefix(o.browserURL(), "https://") || o.TLSCertificate != "", Log: log}
 	var err error
 	if o.KubeAPI || o.OIDCIssuer == "kubernetes" { // no other service sends tokens of people there
 		if options.Kubernetes, err = o.kubernetes(requests); err != nil {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -41,6 +42,8 @@ type Options struct {
 	API http.Handler
 	// Key is secret, and the same for all replicas: sessions are encrypted with it.
 	Key []byte
+	// URL is where browsers reach the console, without Base; empty where that is not known.
+	URL string
 	// HTTPS is true where browsers reach the service by TLS: the cookie of a session is sent by no other way.
 	HTTPS bool
 	// Kubernetes says where the Kubernetes API is, nil where there is none. Its credentials are not used.
@@ -100,7 +103,14 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc(Base+"/", func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, nil, &refusal{http.StatusNotFound, t("error.nowhere")})
 	})
-	return http.NewCrossOriginProtection().Handler(hardened(mux)), nil
+	protection := http.NewCrossOriginProtection()
+	if at, err := url.Parse(o.URL); err == nil && at.Host != "" {
+		// A proxy may pass a host of its own on, with which the origin of forms is compared where browsers send no Sec-Fetch-Site: without TLS.
+		if err := protection.AddTrustedOrigin(at.Scheme + "://" + at.Host); err != nil {
+			return nil, fmt.Errorf("trusting forms of %s: %w", o.URL, err)
+		}
+	}
+	return protection.Handler(hardened(mux)), nil
 }
 
 // screens are what people see and do, by method and path below Base.
