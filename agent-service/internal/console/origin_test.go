@@ -51,3 +51,15 @@ func TestFormsComeFromTheAddressOfTheConsole(t *testing.T) {
 	status, page = sends(t, console.Options{URL: "https://muster.example.com/behind/a/path"}, "https://muster.example.com", nil)
 	assert.Equal(t, http.StatusSeeOther, status, page)
 }
+
+// TestASessionThatTheBrowserWouldNotKeepIsNotBegun: its cookie is Secure, so that the page for signing in would come again, without a word.
+func TestASessionThatTheBrowserWouldNotKeepIsNotBegun(t *testing.T) {
+	o := console.Options{URL: "https://muster.example.com", HTTPS: true}
+	status, page := sends(t, o, "http://agent-service:8090", nil)
+	assert.Equal(t, http.StatusBadRequest, status)
+	assert.Contains(t, page, "https://muster.example.com/console")
+	for _, fine := range []string{"https://muster.example.com", "http://localhost:8090", "http://127.0.0.1:8090"} {
+		status, page = sends(t, o, fine, map[string]string{"Sec-Fetch-Site": "same-origin"})
+		assert.Equal(t, http.StatusSeeOther, status, page)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -53,11 +54,21 @@ func (c *console) askToken(w http.ResponseWriter, status int, problem, next stri
 // signIn begins a session with a token that a person pasted.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 	next := localURL(r.PostFormValue(nextField))
+	if c.HTTPS && insecure(r.Header.Get("Origin")) { // the page for signing in would come again, without a word
+		c.askToken(w, http.StatusBadRequest, t("signin.insecure", c.URL+Base), next)
+		return
+	}
 	if err := c.beginSession(w, r, strings.TrimSpace(r.PostFormValue("token"))); err != nil {
 		c.signInFailed(w, err, next)
 		return
 	}
 	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localURL lets addresses of the console through only
+}
+
+// insecure is true for an origin of which browsers keep no cookies that are Secure.
+func insecure(origin string) bool {
+	at, err := url.Parse(origin)
+	return err == nil && at.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, at.Hostname())
 }
 
 // beginSession begins a session with a token that the API accepts.
