@@ -5,6 +5,7 @@
 package restore_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -14,11 +15,15 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -71,12 +76,19 @@ func staleDiscovery(c *estate.Cluster) string {
 // runWith runs it with a kubectl.
 func runWith(c *estate.Cluster, kubectl, script string, args ...string) {
 	c.Helper()
+	out, err := output(c, kubectl, script, args...)
+	require.NoError(c, err, "%s", out)
+}
+
+// output is what it prints.
+func output(c *estate.Cluster, kubectl, script string, args ...string) (string, error) {
+	c.Helper()
 	path, err := checkout.Path("hack", script)
 	require.NoError(c, err)
 	cmd := exec.CommandContext(c.Context(), path, args...)
 	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+c.Local.Kubeconfig())
 	out, err := cmd.CombinedOutput()
-	require.NoError(c, err, "%s", out)
+	return string(out), err
 }
 
 // A control plane is lost. On a new one every claim has the cluster and the address that it had, and nothing is made anew.
@@ -145,4 +157,55 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 		assert.Contains(c, before.Clusters, claim.Spec.Namespace+"/"+claim.Spec.Namespace)
 	}, estate.Patience, estate.Interval)
 	require.NoError(t, restored.Local.Failed())
+}
+
+// An object that was stored before a rule was made, which refuses it now, is named, and keeps nothing else from coming back. Corrected, it comes back too.
+func TestARefusedObjectKeepsNothingElseFromBeingRestored(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	_, err := exec.LookPath("jq")
+	needtest.Part(t, err == nil, "jq is not installed: install the package jq of Debian")
+	lost := newCluster(t)
+	rule := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "baremetalhost-image.muster.io"}}
+	require.NoError(t, lost.Delete(t.Context(), rule))
+	lost.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: estate.Team}})
+	old := &metal3v1.BareMetalHost{ObjectMeta: estate.Named("a-former-one")}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the API server takes a moment to see that the rule is gone
+		old.Spec.Image = &metal3v1.Image{URL: "http://images.example.com/system.img"}
+		require.NoError(c, client.IgnoreAlreadyExists(lost.Create(t.Context(), old)))
+	}, estate.Patience, estate.Interval)
+	lost.Make(&metal3v1.BareMetalHost{ObjectMeta: estate.Named("node-1")})
+	for _, host := range []string{"a-former-one", "node-1"} {
+		require.NoError(t, lost.Status().Patch(t.Context(), &metal3v1.BareMetalHost{ObjectMeta: estate.Named(host)}, client.RawPatch(types.MergePatchType,
+			[]byte(`{"status":{"operationalStatus":"OK","errorCount":0,"errorMessage":"","poweredOn":true,"provisioning":{"state":"provisioned","ID":"node","image":{"url":""}}}}`))))
+	}
+	env := &agentv1.InfraEnv{ObjectMeta: estate.Named("rack")}
+	env.Spec.PullSecretRef.Name = "pull"
+	lost.Make(env)
+	dir := filepath.Join(t.TempDir(), "backup")
+	run(lost, "backup", dir)
+
+	restored := newCluster(t)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	out, err := output(restored, kubectl, "restore", dir)
+	require.Error(t, err, "%s", out)
+	assert.Contains(t, out, "the image has no checksum")
+	assert.Contains(t, out, "is not restored, and all else is")
+	host := &metal3v1.BareMetalHost{}
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKey{Namespace: estate.Team, Name: "node-1"}, host), "%s", out)
+	assert.Equal(t, metal3v1.StateProvisioned, host.Status.Provisioning.State)
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(env), env), "%s", out)
+
+	files, err := filepath.Glob(filepath.Join(dir, "*-baremetalhosts.metal3.io.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	content, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	content = bytes.ReplaceAll(content, []byte(`"url": "http://images.example.com/system.img"`), []byte(`"url": "http://images.example.com/system.iso", "format": "live-iso"`))
+	require.NoError(t, os.WriteFile(files[0], content, 0o600))
+	run(restored, "restore", dir)
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKey{Namespace: estate.Team, Name: "a-former-one"}, host))
+	assert.Equal(t, metal3v1.StateProvisioned, host.Status.Provisioning.State)
 }
