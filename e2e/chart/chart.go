@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/e2e/render"
@@ -171,6 +172,7 @@ func (s source) template(files map[string][]byte, object *unstructured.Unstructu
 		text, err = s.deployment(object)
 	} else {
 		allowAPIServers(object)
+		s.chooseToken(object)
 		if s.edit != nil {
 			s.edit(object)
 		}
@@ -207,6 +209,22 @@ func allowAPIServers(object *unstructured.Unstructured) {
 			set(object.Object, egress, "spec", "egress")
 		}
 	}
+}
+
+// chooseToken lets a value replace the file with the token of a ServiceMonitor by the Secret of components/metrics-token.
+func (s source) chooseToken(object *unstructured.Unstructured) {
+	if object.GetKind() != "ServiceMonitor" {
+		return
+	}
+	endpoints, _, _ := unstructured.NestedSlice(object.Object, "spec", "endpoints")
+	secret := runtime.DeepCopyJSONValue(endpoints).([]any)
+	for _, endpoint := range secret {
+		if e, is := endpoint.(map[string]any); is {
+			delete(e, "bearerTokenFile")
+			e["authorization"] = map[string]any{"credentials": map[string]any{"name": s.operator + "-scraper", "key": "token"}}
+		}
+	}
+	set(object.Object, block(fmt.Sprintf("toYaml (ternary %s %s .Values.monitoring.token)", literal(secret), literal(endpoints))), "spec", "endpoints")
 }
 
 // escaped is an object in YAML in which nothing is an expression of Helm but what expression marks.

@@ -5,7 +5,9 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +32,27 @@ func field(value string) string { return mark("field", value) }
 
 // items stand for further items of a list, of which there may be none.
 func items(value string) string { return mark("items", value) }
+
+// literal is a value of JSON as an expression of Helm has it.
+func literal(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		text := "(dict"
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			text += fmt.Sprintf(" `%s` %s", name, literal(v[name]))
+		}
+		return text + ")"
+	case []any:
+		text := "(list"
+		for _, item := range v {
+			text += " " + literal(item)
+		}
+		return text + ")"
+	case string:
+		return "`" + v + "`"
+	}
+	return fmt.Sprint(value)
+}
 
 var (
 	moreItems  = regexp.MustCompile(`(?m)^( *)- ['"]?<<items:(.*?)>>['"]?$`)

@@ -13,11 +13,12 @@ func sources() []source {
 	return []source{poolOperator(), ipamOperator(), discoveryOperator(), agentService()}
 }
 
-// optional are the options of every operator: what shows it, the dashboard of all operators, and what OpenShift needs.
+// optional are the options of every operator: what shows it, also to a Prometheus that gives no file of its own, the dashboard of all operators, and what OpenShift needs.
 func optional(operator string) []option {
 	return []option{
 		{"components/openshift/" + operator, ".Values.openshift.enabled"},
 		{"components/monitoring/" + operator, ".Values.monitoring.enabled"},
+		{"components/metrics-token/" + operator, "and .Values.monitoring.enabled .Values.monitoring.token"},
 		{"components/monitoring/overview", ".Values.monitoring.overview"},
 	}
 }

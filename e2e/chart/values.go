@@ -51,6 +51,7 @@ func (s source) common() []value {
 		{path: "podDisruptionBudget.enabled", about: "whether a drain leaves one replica", kind: "boolean", standard: true},
 		{path: "openshift.enabled", about: "whether the pods are bound to the security contexts nonroot-v2 of OpenShift, which refuses them otherwise", kind: "boolean", standard: false},
 		{path: "monitoring.enabled", about: "whether scraping, alerts and a dashboard are installed; needs the kinds of the Prometheus Operator", kind: "boolean", standard: false},
+		{path: "monitoring.token", about: "whether scraping takes its token from a Secret: OpenShift, Grafana Alloy and others refuse that of Prometheus's own account", kind: "boolean", standard: false},
 		{path: "monitoring.overview", about: "whether the dashboard of all operators is installed, which one chart of a namespace does", kind: "boolean", standard: false},
 	}
 }

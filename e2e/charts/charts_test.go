@@ -80,24 +80,30 @@ var generated = regexp.MustCompile(`(agent-service(?:-[a-z]+)*)-[a-z0-9]{10}\b`)
 // TestAChartWithItsOwnValuesIsTheOverlay but for the checksum by which pods notice a change of values.
 func TestAChartWithItsOwnValuesIsTheOverlay(t *testing.T) {
 	each(t, func(t *testing.T, operator, dir string) {
-		want, err := render.Overlay{
-			Namespace: "platform", Resources: []string{"overlays/production/" + operator},
-			Components: []string{"components/existing-namespace", "components/openshift/" + operator, "components/monitoring/" + operator, "components/monitoring/overview"},
-		}.Render()
-		require.NoError(t, err)
-		got := byName(t, must(t, dir, map[string]any{
-			"openshift": map[string]any{"enabled": true}, "monitoring": map[string]any{"enabled": true, "overview": true},
-		}))
-		names := map[string]bool{}
-		for _, object := range want {
-			name := generated.ReplaceAllString(object.GetKind()+"/"+object.GetName(), "$1")
-			names[name] = true
-			content, err := yaml.Marshal(object.Object)
+		for _, token := range []bool{false, true} {
+			overlay := render.Overlay{
+				Namespace: "platform", Resources: []string{"overlays/production/" + operator},
+				Components: []string{"components/existing-namespace", "components/openshift/" + operator, "components/monitoring/" + operator, "components/monitoring/overview"},
+			}
+			if token {
+				overlay.Components = append(overlay.Components, "components/metrics-token/"+operator)
+			}
+			want, err := overlay.Render()
 			require.NoError(t, err)
-			assert.Equal(t, generated.ReplaceAllString(string(content), "$1"), got[name], name)
-		}
-		for name := range got {
-			assert.True(t, names[name], "%s is not in the overlay", name)
+			got := byName(t, must(t, dir, map[string]any{
+				"openshift": map[string]any{"enabled": true}, "monitoring": map[string]any{"enabled": true, "overview": true, "token": token},
+			}))
+			names := map[string]bool{}
+			for _, object := range want {
+				name := generated.ReplaceAllString(object.GetKind()+"/"+object.GetName(), "$1")
+				names[name] = true
+				content, err := yaml.Marshal(object.Object)
+				require.NoError(t, err)
+				assert.Equal(t, generated.ReplaceAllString(string(content), "$1"), got[name], name)
+			}
+			for name := range got {
+				assert.True(t, names[name], "%s is not in the overlay", name)
+			}
 		}
 	})
 }

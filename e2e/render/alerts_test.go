@@ -10,13 +10,19 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment/environmenttest"
 	"github.com/muster-io/muster/e2e/render"
 )
 
@@ -198,4 +204,47 @@ func dashboards(t *testing.T, objects []*unstructured.Unstructured) []string {
 		}
 	}
 	return out
+}
+
+// A Prometheus that forbids ServiceMonitors to name its files, as in OpenShift, scrapes with the token of an account that may read the metrics, and nothing else.
+func TestPrometheusScrapesWithoutAFileOfItsOwn(t *testing.T) {
+	objects := monitoringKinds()
+	for _, operator := range operators(t) {
+		objects = append(objects, rendered(t, render.Overlay{
+			Namespace: "muster-" + operator, Resources: []string{"overlays/production/" + operator},
+			Components: []string{"components/monitoring/" + operator, "components/metrics-token/" + operator},
+		})...)
+	}
+	_, config := environmenttest.ControlPlane(t)
+	require.NoError(t, render.Apply(t.Context(), config, objects))
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	for _, operator := range operators(t) {
+		monitor := &unstructured.Unstructured{}
+		monitor.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"})
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "muster-" + operator, Name: operator}, monitor))
+		endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+		require.NoError(t, err)
+		require.Len(t, endpoints, 1)
+		endpoint, _ := endpoints[0].(map[string]any)
+		assert.NotContains(t, endpoint, "bearerTokenFile")
+		name, _, err := unstructured.NestedString(endpoint, "authorization", "credentials", "name")
+		require.NoError(t, err)
+		key, _, err := unstructured.NestedString(endpoint, "authorization", "credentials", "key")
+		require.NoError(t, err)
+		secret := &corev1.Secret{}
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			require.NoError(collect, c.Get(t.Context(), client.ObjectKey{Namespace: "muster-" + operator, Name: name}, secret))
+			assert.NotEmpty(collect, secret.Data[key])
+		}, 2*time.Minute, 100*time.Millisecond)
+		scraper, err := client.New(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile}, BearerToken: string(secret.Data[key])}, client.Options{})
+		require.NoError(t, err)
+		for path, allowed := range map[string]bool{"/metrics": true, "/logs": false} {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+			}}
+			require.NoError(t, scraper.Create(t.Context(), review))
+			assert.Equal(t, allowed, review.Status.Allowed, "%s of %s", path, operator)
+		}
+	}
 }
