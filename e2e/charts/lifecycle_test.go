@@ -173,6 +173,29 @@ func TestHelmInstallsUpgradesAndRemoves(t *testing.T) {
 	}, patience, 500*time.Millisecond)
 }
 
+// hack/uninstall removes what Helm installed, and names the release, which Helm goes on to list. Without it the operator can be installed again.
+func TestAReleaseOfAnOperatorThatIsGoneEnds(t *testing.T) {
+	h := newHelm(t)
+	h.install("agent-service")
+	script, err := checkout.Path("hack", "uninstall")
+	require.NoError(t, err)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), script, "agent-service")
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+h.kubeconfig)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "helm uninstall agent-service --namespace "+platform)
+	configs := &metav1.PartialObjectMetadataList{}
+	configs.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMapList"})
+	require.NoError(t, h.List(t.Context(), configs, client.InNamespace(platform), client.HasLabels{"app.kubernetes.io/part-of"}))
+	assert.Empty(t, configs.Items)
+
+	_, err = action.NewUninstall(h.cfg).Run("agent-service")
+	require.NoError(t, err)
+	h.install("agent-service")
+}
+
 // The command of docs/helm.md takes fields over that Helm wrote when it installed the kinds of the former version.
 func TestKindsAreUpgradedThatHelmInstalled(t *testing.T) {
 	h := newHelm(t)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -216,22 +217,64 @@ func TestNothingIsRemovedWhereItCannotBeReadWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Hosts are of a kind that others share, and stay. The user is told that they need the operator that goes.
-func TestHostsThatNeedTheOperatorAreCounted(t *testing.T) {
+// Objects of kinds that others share stay. The user is told which of them need the operator that goes, whether or not objects are deleted.
+func TestObjectsThatNeedTheOperatorAreCounted(t *testing.T) {
 	c := start(t)
-	host := object("metal3.io", "v1alpha1", "BareMetalHost")
-	host.SetNamespace("default")
-	host.SetName("held")
-	host.SetFinalizers([]string{"discovery.metal3.io/node"})
-	require.NoError(t, c.Create(t.Context(), host))
-	out, err := c.run(t, "--delete-objects", "discovery-operator")
+	config, err := environment.Read(c.plane.Kubeconfig())
 	require.NoError(t, err)
-	assert.Contains(t, out, "1 baremetalhosts.metal3.io stay, and cannot be deleted without discovery-operator")
-	assert.True(t, c.has(t, host, "default", "held"))
-	assert.Nil(t, host.GetDeletionTimestamp())
-	out, err = c.run(t, "ipam-operator")
+	for _, set := range []string{"machine-pool", "network-data"} {
+		apply(t, config, "deploy/crds/"+set)
+	}
+	addressClaims(t, config)
+	hold := func(group, version, kind, name, finalizer string, spec map[string]any) *unstructured.Unstructured {
+		o := object(group, version, kind)
+		o.SetNamespace("default")
+		o.SetName(name)
+		o.SetFinalizers([]string{finalizer})
+		if spec != nil {
+			o.Object["spec"] = spec
+		}
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			require.NoError(collect, client.IgnoreAlreadyExists(c.Create(t.Context(), o.DeepCopy())))
+		}, patience, interval)
+		return o
+	}
+	host := hold("metal3.io", "v1alpha1", "BareMetalHost", "held", "discovery.metal3.io/node", nil)
+	managed := hold("metal3.io", "v1alpha1", "BareMetalHost", "managed", "baremetalhost.metal3.io", nil)
+	require.NoError(t, c.Status().Patch(t.Context(), managed, client.RawPatch(types.MergePatchType, []byte(`{"status":{"operationalStatus":"OK","errorCount":0,"errorMessage":"",
+		"poweredOn":true,"provisioning":{"state":"available","ID":"node","image":{"url":""}},
+		"conditions":[{"type":"HandedOver","status":"False","reason":"ManagedHere","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))))
+	hold("metal3.io", "v1alpha1", "BareMetalHost", "another-operators", "baremetalhost.metal3.io", nil)
+	hold("metal3.io", "v1alpha1", "BareMetalHost", "with-an-agent", "bmac.agent-install.openshift.io/deprovision", nil)
+	hold("hive.openshift.io", "v1", "MachinePool", "c-workers", "hive.openshift.io/machine-pool-release", map[string]any{
+		"name": "workers", "clusterDeploymentRef": map[string]any{"name": "c"}, "platform": map[string]any{"agentBareMetal": map[string]any{"agentSelector": map[string]any{}}},
+	})
+	hold("ipam.cluster.x-k8s.io", "v1beta1", "IPAddressClaim", "machine", "ipam.metal3.io/ipaddressclaim", nil)
+	hold("infrastructure.cluster.x-k8s.io", "v1beta1", "Metal3DataClaim", "machine", "metal3dataclaim.infrastructure.cluster.x-k8s.io",
+		map[string]any{"template": map[string]any{"name": "t"}})
+
+	for _, flags := range [][]string{nil, {"--delete-objects"}} {
+		out, err := c.run(t, append(flags, "discovery-operator")...)
+		require.NoError(t, err)
+		assert.Contains(t, out, "2 baremetalhosts.metal3.io stay, and cannot be deleted without discovery-operator")
+		out, err = c.run(t, append(flags, "agent-service")...)
+		require.NoError(t, err)
+		assert.Contains(t, out, "1 baremetalhosts.metal3.io stay, and cannot be deleted without agent-service")
+		assert.Contains(t, out, "1 machinepools.hive.openshift.io stay, and cannot be deleted without agent-service")
+	}
+	out, err := c.run(t, "ipam-operator")
 	require.NoError(t, err)
 	assert.NotContains(t, out, "baremetalhosts")
+	assert.Contains(t, out, "1 ipaddressclaims.ipam.cluster.x-k8s.io stay, and cannot be deleted without ipam-operator")
+	assert.Contains(t, out, "1 metal3dataclaims.infrastructure.cluster.x-k8s.io stay, and cannot be deleted without ipam-operator")
+	assert.True(t, c.has(t, host, "default", "held"))
+	assert.Nil(t, host.GetDeletionTimestamp())
+}
+
+// addressClaims serves claims of addresses of Cluster API, whose kind is its own.
+func addressClaims(t *testing.T, config *rest.Config) {
+	t.Helper()
+	require.NoError(t, render.Apply(t.Context(), config, []*unstructured.Unstructured{definition("ipam.cluster.x-k8s.io", "v1beta1", "ipaddressclaims", "IPAddressClaim")}))
 }
 
 func TestAnUnknownOperatorIsRefused(t *testing.T) {
