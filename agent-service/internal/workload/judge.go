@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
@@ -41,8 +42,10 @@ type Machine struct {
 	Addresses []netip.Addr
 	// Labels are those of its Node that its kubelet may not set.
 	Labels map[string]string
-	// MakeToken makes its bootstrap token in the cluster; nil where that was done with the first-boot data.
+	// MakeToken makes its bootstrap token in the cluster, for its whole time from then on; nil where the machine needs none any more.
 	MakeToken func(ctx context.Context, cluster kubernetes.Interface) error
+	// TokenMadeAt is a time after which its token was made with the first-boot data; zero where that was not done.
+	TokenMadeAt time.Time
 	// Certified says that a certificate for its Node was approved: the Node of that name is its own.
 	Certified bool
 }

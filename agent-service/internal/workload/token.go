@@ -25,8 +25,12 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// tokenTTL is how long a machine may take from its first-boot data to the certificate of its kubelet.
-const tokenTTL = 2 * time.Hour
+const (
+	// tokenTTL is how long a token is good for after it was made.
+	tokenTTL = 2 * time.Hour
+	// tokenRenewal is after which time a token is made anew whose machine has not joined. Two of them, and the time between two looks at the machines, are less than tokenTTL.
+	tokenRenewal = tokenTTL / 4
+)
 
 // Lengths of the parts of a bootstrap token, by the API of Kubernetes.
 const (
@@ -107,7 +111,7 @@ func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := j.put(ctx, cluster, h); err != nil {
+	if err := j.Tokens.Make(ctx, cluster, h, j.Now()); err != nil {
 		return nil, fmt.Errorf("making a bootstrap token in cluster %s: %w", key, err)
 	}
 	return values, nil
@@ -158,20 +162,14 @@ const ControlPlaneLabel = "node-role.kubernetes.io/control-plane"
 // NodeName is the name of a host as a node.
 func NodeName(h *domain.Host) string { return strings.ToLower(h.Hostname()) }
 
-// put makes the token anew, so that it is good for its whole time from now on. The node manager can read no Secret.
-func (j *Joiner) put(ctx context.Context, cluster kubernetes.Interface, h *domain.Host) error {
-	id := j.Tokens.ID(h)
+// Make makes the token of a host in its cluster anew, so that it is good for its whole time from now on. The node manager can read no Secret.
+func (t Tokens) Make(ctx context.Context, cluster kubernetes.Interface, h *domain.Host, now time.Time) error {
+	id := t.ID(h)
 	secrets := cluster.CoreV1().Secrets(metav1.NamespaceSystem)
 	if err := secrets.Delete(ctx, secretName(id), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	return j.Tokens.Make(ctx, cluster, h, j.Now())
-}
-
-// Make makes the token of a host in its cluster. One that is there stays as it is.
-func (t Tokens) Make(ctx context.Context, cluster kubernetes.Interface, h *domain.Host, now time.Time) error {
-	id := t.ID(h)
-	_, err := cluster.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
+	_, err := secrets.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: secretName(id)},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{

@@ -56,8 +56,8 @@ type Watcher struct {
 	tooMuch error
 	// forgotten are tokens that were deleted, because their nodes are Ready.
 	forgotten map[string]bool
-	// made are tokens that this Watcher made.
-	made map[string]bool
+	// made is when this Watcher made tokens.
+	made map[string]time.Time
 }
 
 // Watch begins to decide. It returns at once; the caches fill in the background, however long the cluster is away. It calls changed, which must not block,
@@ -68,7 +68,7 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(),
 		return nil, err
 	}
 	w := &Watcher{
-		cluster: cluster, log: log, approved: approved, forgotten: map[string]bool{}, made: map[string]bool{},
+		cluster: cluster, log: log, approved: approved, forgotten: map[string]bool{}, made: map[string]time.Time{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 	}
 	requests, err := requestsOf(cluster).informer(&certificatesv1.CertificateSigningRequest{}, w.unread)
@@ -195,7 +195,7 @@ func (w *Watcher) settle(ctx context.Context, name string) error {
 	defer cancel()
 	switch name {
 	case tokensOf:
-		return errors.Join(w.makeTokens(ctx), w.forgetTokens(ctx))
+		return errors.Join(w.makeTokens(ctx, time.Now()), w.forgetTokens(ctx))
 	case labelsOf:
 		return w.label(ctx)
 	}
@@ -264,20 +264,24 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// makeTokens makes the tokens of machines that were installed before the cluster had an API.
-func (w *Watcher) makeTokens(ctx context.Context) error {
+// makeTokens makes the tokens of machines that were installed before the cluster had an API, and renews those of machines that take long to join: their disks hold a token that would
+// expire.
+func (w *Watcher) makeTokens(ctx context.Context, now time.Time) error {
 	for _, machine := range w.expected() {
 		w.mu.Lock()
-		done := w.made[machine.TokenID]
+		made := w.made[machine.TokenID]
 		w.mu.Unlock()
-		if done || machine.MakeToken == nil || w.taken(machine.NodeName) {
+		if made.Before(machine.TokenMadeAt) {
+			made = machine.TokenMadeAt
+		}
+		if machine.MakeToken == nil || w.taken(machine.NodeName) || now.Sub(made) < tokenRenewal {
 			continue
 		}
 		if err := machine.MakeToken(ctx, w.cluster); err != nil {
 			return fmt.Errorf("making the bootstrap token of node %s: %w", machine.NodeName, err)
 		}
 		w.mu.Lock()
-		w.made[machine.TokenID] = true
+		w.made[machine.TokenID] = now
 		w.mu.Unlock()
 	}
 	return nil

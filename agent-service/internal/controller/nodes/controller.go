@@ -243,7 +243,8 @@ func (r *Reconciler) plane(ctx context.Context, deployment *hivev1.ClusterDeploy
 	return plane, nodeManager, nil
 }
 
-// ofPlane adds to machines what a control plane that one of them runs makes of them: those that were installed before it answered get their tokens from the Watcher.
+// ofPlane adds to machines what a control plane that one of them runs makes of them, and how their tokens are made: those that were installed before it answered get theirs from the
+// Watcher, and those that take long to join get them anew.
 func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, plane *domain.ControlPlane) {
 	for i := range machines {
 		h := &hosts[i]
@@ -254,10 +255,15 @@ func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, p
 			}
 			machines[i].Labels[workload.ControlPlaneLabel] = ""
 		}
-		if plane.Awaits(h) && !h.Node.Ready {
-			machines[i].MakeToken = func(ctx context.Context, cluster kubernetes.Interface) error {
-				return r.Tokens.Make(ctx, cluster, h, time.Now())
-			}
+		awaits := plane.Awaits(h)
+		if h.Node.Ready || !awaits && !lifecycle.Installs(h.State) {
+			continue
+		}
+		machines[i].MakeToken = func(ctx context.Context, cluster kubernetes.Interface) error {
+			return r.Tokens.Make(ctx, cluster, h, time.Now())
+		}
+		if !awaits {
+			machines[i].TokenMadeAt = h.StateUpdatedAt
 		}
 	}
 }

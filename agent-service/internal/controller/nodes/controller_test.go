@@ -162,3 +162,27 @@ func TestAClusterThatIsNotWatchedSaysSo(t *testing.T) {
 	_, seen := r.NodeReady(client.ObjectKeyFromObject(cluster), "h")
 	assert.False(t, seen)
 }
+
+// A disk that was written has a token that must be good whenever the machine boots from it.
+func TestTokensAreMadeForMachinesThatAreBeingInstalled(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	known := &service{}
+	wanted := map[lifecycle.State]bool{
+		lifecycle.Installing: true, lifecycle.InstallingInProgress: true, lifecycle.InstallingPendingUserAction: true, lifecycle.Installed: false, lifecycle.AddedToExistingCluster: false,
+	}
+	for state := range wanted {
+		known.hosts = append(known.hosts, domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: string(state)}, ClusterID: "c", State: state, StateUpdatedAt: begin})
+	}
+	tokens, err := workload.NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	r := New(t.Context(), Deps{Service: known, Tokens: tokens})
+	machines, hosts, err := r.machines(t.Context(), &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "c"}})
+	require.NoError(t, err)
+	r.ofPlane(machines, hosts, nil)
+	for i, machine := range machines {
+		assert.Equal(t, wanted[hosts[i].State], machine.MakeToken != nil, "%s", hosts[i].State)
+		if machine.MakeToken != nil {
+			assert.Equal(t, begin, machine.TokenMadeAt, "it was made with the first-boot data")
+		}
+	}
+}

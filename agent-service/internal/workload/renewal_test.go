@@ -1,0 +1,65 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+)
+
+// A machine that is written slowly, or is off for a night before its first boot, has a token on its disk that is still good when it boots.
+func TestATokenIsRenewedUntilItsMachineHasJoined(t *testing.T) {
+	tokens, err := NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c"}
+	cluster := fake.NewClientset()
+	secrets := cluster.CoreV1().Secrets(metav1.NamespaceSystem)
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	clock := begin
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	start := func() *Watcher {
+		w := &Watcher{cluster: cluster, nodes: corelisters.NewNodeLister(nodes), forgotten: map[string]bool{}, made: map[string]time.Time{}}
+		w.machines = []Machine{{
+			NodeName: "n", TokenID: tokens.ID(h), Joining: true, TokenMadeAt: begin,
+			MakeToken: func(ctx context.Context, cluster kubernetes.Interface) error {
+				return tokens.Make(ctx, cluster, h, clock)
+			},
+		}}
+		return w
+	}
+	require.NoError(t, tokens.Make(t.Context(), cluster, h, clock)) // with the first-boot data
+	w := start()
+	for ; clock.Before(begin.Add(12 * time.Hour)); clock = clock.Add(time.Minute) {
+		if clock.Sub(begin) == 7*time.Hour {
+			w = start() // the service restarts
+		}
+		require.NoError(t, w.makeTokens(t.Context(), clock))
+		token, err := secrets.Get(t.Context(), secretName(tokens.ID(h)), metav1.GetOptions{})
+		require.NoError(t, err)
+		until, err := time.Parse(time.RFC3339, token.StringData["expiration"])
+		require.NoError(t, err)
+		require.True(t, until.After(clock.Add(time.Hour)), "at %s the token is good until %s", clock, until)
+		require.Equal(t, tokens.secret(h), token.StringData["token-secret"], "the machine has no other")
+	}
+	assert.Less(t, len(cluster.Actions()), 12*60+12*2*4, "it is not made at each look")
+
+	require.NoError(t, nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}))
+	require.NoError(t, w.forgetTokens(t.Context()))
+	require.NoError(t, w.makeTokens(t.Context(), clock.Add(tokenTTL)))
+	_, err = secrets.Get(t.Context(), secretName(tokens.ID(h)), metav1.GetOptions{})
+	assert.True(t, apierrors.IsNotFound(err), "the machine has joined: %v", err)
+}
