@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -172,7 +173,7 @@ func (a *Access) Client() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of node access %w", err)
 	}
-	config.UserAgent, config.QPS = "agent-service", -1
+	config.UserAgent, config.QPS, config.ContentType, config.AcceptContentTypes = "agent-service", -1, runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {

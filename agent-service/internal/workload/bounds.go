@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,16 +53,25 @@ func (e largeError) Error() string {
 
 func (largeError) Unwrap() error { return ErrTooMuch }
 
-// bounded refuses answers that are too large. A watch goes on for as long as it likes, and client-go bounds each of its events.
+// bounded refuses answers that are too large, each event of a watch by itself, which client-go reads as a whole before it bounds it. A watch goes on for as long as it likes. Answers are JSON,
+// in which fields are counted: in other encodings, which client-go would read, too, millions of empty objects fit.
 type bounded struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(request)
-	if err != nil || response.StatusCode == http.StatusOK && request.URL.Query().Get("watch") == "true" {
+	if err != nil {
 		return response, err
 	}
-	response.Body = &boundedBody{ReadCloser: response.Body, path: request.URL.Path}
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if kind != "" && kind != runtime.ContentTypeJSON && !strings.HasPrefix(kind, "text/") {
+		return nil, errors.Join(fmt.Errorf("the cluster answers %s with a content type that is not %s", request.URL.Path, runtime.ContentTypeJSON), response.Body.Close())
+	}
+	body := &boundedBody{ReadCloser: response.Body, path: request.URL.Path}
+	response.Body = body
+	if response.StatusCode == http.StatusOK && request.URL.Query().Get("watch") == "true" {
+		response.Body = &boundedEvents{boundedBody: body}
+	}
 	return response, nil
 }
 
@@ -75,10 +85,53 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes += n
 	b.values += bytes.Count(p[:n], []byte{','}) + bytes.Count(p[:n], []byte{'{'})
-	if b.bytes > maxAnswer || b.values > maxValues {
+	if b.tooLarge() {
 		return 0, largeError{b.path}
 	}
 	return n, err
+}
+
+func (b *boundedBody) tooLarge() bool { return b.bytes > maxAnswer || b.values > maxValues }
+
+// boundedEvents is the body of a watch: JSON objects, one after the other.
+type boundedEvents struct {
+	*boundedBody
+	depth           int
+	quoted, escaped bool
+}
+
+func (b *boundedEvents) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	for _, c := range p[:n] {
+		if b.bytes++; b.count(c) {
+			b.bytes, b.values = 0, 0
+		}
+		if b.tooLarge() {
+			return 0, largeError{b.path}
+		}
+	}
+	return n, err
+}
+
+// count counts one byte of an event; it is true for the last one.
+func (b *boundedEvents) count(c byte) bool {
+	switch {
+	case b.escaped:
+		b.escaped = false
+	case b.quoted:
+		b.quoted, b.escaped = c != '"', c == '\\'
+	case c == '"':
+		b.quoted = true
+	case c == ',':
+		b.values++
+	case c == '{':
+		b.values++
+		b.depth++
+	case c == '}':
+		b.depth--
+		return b.depth == 0
+	}
+	return false
 }
 
 // eachPage lists a page at a time, so that one page is in memory. Pages become smaller where one is too large. List says where the next page begins.

@@ -4,6 +4,8 @@
 package workload
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +26,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
@@ -77,6 +81,73 @@ func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
 			_, _, err = Departure{NodeName: "a", TokenID: "abcdef", Since: time.Now(), DrainUntil: time.Now().Add(time.Minute)}.Depart(t.Context(), cluster, time.Now())
 			require.ErrorIs(t, err, ErrTooMuch)
 			require.ErrorContains(t, err, "the answer of the cluster to /api/v1/pods has more than 16 MiB or 262144 fields")
+		})
+	}
+}
+
+// Fields of JSON are counted. In two bytes of protobuf is an empty object, which takes more than a thousand in memory.
+func TestAnAnswerInAnotherEncodingIsRefused(t *testing.T) {
+	access := tenant(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		whole := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Raw: bytes.Repeat([]byte{2<<3 | 2, 0}, 1<<19)}
+		content, err := whole.Marshal()
+		assert.NoError(t, err)
+		_, _ = w.Write(append([]byte("k8s\x00"), content...))
+	})
+	cluster, err := access.Client()
+	require.NoError(t, err)
+	_, err = cluster.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.ErrorContains(t, err, "the cluster answers /api/v1/nodes with a content type that is not application/json")
+}
+
+// An event of a watch is bounded as an answer is, and many of them are not.
+func TestAnEventThatIsTooLargeIsRefused(t *testing.T) {
+	event := func(node string) string { return `{"type":"ADDED","object":` + node + "}\n" }
+	padded := event(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","annotations":{"a":"{\"}` + strings.Repeat("x", 1<<20) + `"}}}`)
+	const many = 64 << 20
+	for name, c := range map[string]struct {
+		contentType, begin, item string
+		refused                  bool
+	}{
+		"a long text":            {begin: `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, item: strings.Repeat("}", 1<<20), refused: true},
+		"many fields":            {begin: `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","status":{"conditions":[{}`, item: strings.Repeat(",{}", 1<<10), refused: true},
+		"no end of the object":   {begin: `{"type":"ADDED","object":{"kind":"Node"`, item: strings.Repeat("\n", 1<<20), refused: true},
+		"no begin of an object":  {item: strings.Repeat(" ", 1<<20), refused: true},
+		"another encoding":       {contentType: "application/vnd.kubernetes.protobuf;stream=watch", item: strings.Repeat("\x00", 1<<20), refused: true},
+		"many events of a watch": {item: padded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent atomic.Int64
+			access := tenant(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", cmp.Or(c.contentType, "application/json"))
+				_, err := io.WriteString(w, c.begin)
+				for err == nil && sent.Load() < many {
+					n := 0
+					n, err = io.WriteString(w, c.item)
+					sent.Add(int64(n))
+				}
+			})
+			cluster, err := access.Client()
+			require.NoError(t, err)
+			events, err := cluster.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				assert.True(t, c.refused, "%v", err)
+				return
+			}
+			number := 0
+			for e := range events.ResultChan() {
+				if number++; !c.refused {
+					require.Equal(t, watch.Added, e.Type, "%v", e.Object)
+				} else if e.Type == watch.Error {
+					break
+				}
+			}
+			if !c.refused {
+				assert.Equal(t, many/len(padded)+1, number)
+				return
+			}
+			events.Stop()
+			assert.Less(t, sent.Load(), int64(many), "it was read to its end")
 		})
 	}
 }
