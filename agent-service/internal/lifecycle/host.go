@@ -200,6 +200,9 @@ func Installable(s State) bool {
 	return Installs(s) || slices.Contains([]State{Known, PreparingForInstallation, PreparingSuccessful, Installed, AddedToExistingCluster}, s)
 }
 
+// WasInstalled is true for hosts that are what their cluster wants of them.
+func WasInstalled(s State) bool { return s == Installed || s == AddedToExistingCluster }
+
 // Idle is true for hosts that are bound and take no part in an installation yet.
 func Idle(s State) bool { return s == Binding || slices.Contains(bound, s) }
 

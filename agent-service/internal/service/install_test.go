@@ -1011,3 +1011,39 @@ func TestAHostThatCameBackWithoutItsPastIsRestored(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.ClusterInstalled, restored.Status, "a database from before the installation says less than the custom resource")
 }
+
+// A backup may be of the minutes in which a host was written, or of a time at which its first installation had failed.
+func TestAHostThatABackupHasHalfInstalledIsRestored(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]bool{"writes its disk": false, "had failed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTestEnv(t)
+			c, keys := w.ready(1)
+			w.install(c, keys)
+			w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting)
+			require.Equal(t, lifecycle.InstallingInProgress, w.state(keys[0]))
+			if fails {
+				w.progress(keys[0], lifecycle.StageFailed)
+				require.Equal(t, lifecycle.Failed, w.state(keys[0]))
+			}
+			from := domain.RestoredHost{ClusterID: c.ID, Role: "master", Bootstrap: true, InstalledAt: w.clock().Add(time.Hour)}
+			_, err := w.RestoreCluster(t.Context(), domain.Kubernetes, c.ID, domain.Restored{InstalledAt: from.InstalledAt})
+			require.NoError(t, err)
+			h, err := w.RestoreHost(t.Context(), domain.Kubernetes, keys[0], from)
+			require.NoError(t, err)
+			assert.Equal(t, lifecycle.Installed, h.State)
+			assert.Equal(t, lifecycle.StageDone, h.Progress.Stage)
+			w.pass(10 * time.Minute)
+			assert.Equal(t, lifecycle.Installed, w.state(keys[0]), "it does not poll, as a system without an agent")
+			assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+
+			// The installation is known now: what a user does with the host since stays.
+			_, err = w.ResetHost(t.Context(), domain.Kubernetes, keys[0])
+			require.NoError(t, err)
+			h, err = w.RestoreHost(t.Context(), domain.Kubernetes, keys[0], from)
+			require.NoError(t, err)
+			assert.Equal(t, lifecycle.ResettingPendingUserAction, h.State)
+		})
+	}
+}

@@ -186,7 +186,7 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	case h == nil:
 		h = &domain.Host{HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, MediaConnected: true, CreatedAt: w.Now, UpdatedAt: w.Now, HostSettings: domain.HostSettings{Approved: true}}
 		w.AddHost(h)
-	case h.ClusterID != "" && h.ClusterID != c.ID || h.ClusterID == "" && !lifecycle.Unbound(h.State) || h.ClusterID != "" && !lifecycle.Idle(h.State):
+	case h.ClusterID != "" && h.ClusterID != c.ID || lifecycle.WasInstalled(h.State) || !h.Missed(from.InstalledAt):
 		return h, nil // it is what it is: only one that came back without its past is restored
 	}
 	h.ClusterID, h.DayTwo, h.Role, h.Bootstrap = c.ID, from.DayTwo, cmp.Or(from.Role, "worker"), from.Bootstrap

@@ -51,7 +51,7 @@ func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 	case h.ClusterID != "" && h.ClusterID != was.clusterID:
 		return false
 	}
-	return (lifecycle.Unbound(h.State) || lifecycle.Idle(h.State)) && h.Missed(was.at)
+	return !lifecycle.WasInstalled(h.State) && h.Missed(was.at)
 }
 
 // restore brings back an installed host that the service lost with its data. Until its cluster is back, the status keeps what it says of the installation.

@@ -1,0 +1,37 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+// In each state, a host that knows of no installation so late comes from a database of before, but for one that is installed.
+func TestAnAgentKnowsOfAnInstallationThatItsHostMissed(t *testing.T) {
+	done := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	agent := &agentv1.Agent{Status: agentv1.AgentStatus{
+		DebugInfo: agentv1.AgentDebugInfo{EventsURL: "https://s/v2/events?cluster_id=c&host_id=h"},
+		Progress:  agentv1.HostProgress{CurrentStage: string(lifecycle.StageDone), StageUpdateTime: &metav1.Time{Time: done}},
+	}}
+	assert.True(t, InstalledBefore(agent, nil))
+	for _, state := range lifecycle.States {
+		h := &domain.Host{State: state}
+		if !lifecycle.Unbound(state) {
+			h.ClusterID = "c"
+		}
+		assert.Equal(t, !lifecycle.WasInstalled(state), InstalledBefore(agent, h), "%s", state)
+		h.InstalledAt = done
+		assert.False(t, InstalledBefore(agent, h), "%s: it is what became of it since", state)
+		h.InstalledAt, h.ClusterID = time.Time{}, "other"
+		assert.False(t, InstalledBefore(agent, h), "%s", state)
+	}
+}
