@@ -21,6 +21,7 @@ const (
 	WhyRestore     Why = "Restore"     // something that belongs to an installed cluster is missing
 	WhyDeleted     Why = "Deleted"     // its ClusterDeployment is being deleted
 	WhyRenew       Why = "Renew"       // what it is reached with ends soon, or is for another address
+	WhySuperseded  Why = "Superseded"  // its programs keep it from coming up, and the next start runs others
 	WhyNothingLeft Why = "NothingLeft" // it is being deleted and nothing is left of it
 )
 

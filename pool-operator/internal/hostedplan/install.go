@@ -30,8 +30,11 @@ func planInstall(now time.Time, s Snapshot) Decision {
 	case provision.StateFailed:
 		return planFailedInstall(now, s)
 	case provision.StateStarting:
-		if halfLaid(s) {
+		switch {
+		case halfLaid(s):
 			d.Actions = []Action{Delete{Why: WhyAnew}}
+		case s.Observed.Superseded:
+			d.Actions = []Action{Stop{Why: WhySuperseded}}
 		}
 	case provision.StateUnreachable, provision.StateStopping, provision.StateDeleting:
 	}

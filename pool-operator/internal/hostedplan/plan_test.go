@@ -83,7 +83,8 @@ func lostAccess(s *hostedplan.Snapshot) {
 func withNodes(s *hostedplan.Snapshot)      { s.Cluster.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{} }
 func lostNodeAccess(s *hostedplan.Snapshot) { s.NodeAccessMissing = true }
 
-func started(s *hostedplan.Snapshot) { s.Observed.Started = true }
+func superseded(s *hostedplan.Snapshot) { s.Observed.Superseded = true }
+func started(s *hostedplan.Snapshot)    { s.Observed.Started = true }
 
 func annotated(key string) option {
 	return func(s *hostedplan.Snapshot) { s.Cluster.Annotations = map[string]string{key: "true"} }
@@ -147,13 +148,16 @@ func TestActions(t *testing.T) {
 			snapshot(observed(provision.StateStopped), limited(2), restarted(2)), nil, 0},
 		"a first start whose programs die again and again is begun anew": {
 			snapshot(observed(provision.StateStarting), dying(4), restarted(3)), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyAnew}}, 10 * time.Second},
-		"it is given a few attempts before":                  {snapshot(observed(provision.StateStarting), dying(3), restarted(2)), nil, 10 * time.Second},
-		"the next time it is given one attempt more":         {snapshot(observed(provision.StateStarting), dying(4), restarted(4)), nil, 10 * time.Second},
-		"a full disk is not mended by beginning anew":        {snapshot(observed(provision.StateStarting), failing(9, 0)), nil, 10 * time.Second},
-		"an installed cluster that dies keeps its data":      {snapshot(installed, observed(provision.StateStarting), dying(9)), nil, 10 * time.Second},
-		"a running cluster runs":                             {snapshot(installed, observed(provision.StateReady)), nil, time.Minute},
-		"a stopped cluster that should run is started":       {snapshot(installed, observed(provision.StateStopped)), start(hostedplan.WhyResume), 10 * time.Second},
-		"a running cluster that should hibernate is stopped": {snapshot(installed, hibernate, observed(provision.StateReady)), stop(hostedplan.WhyHibernate), 10 * time.Second},
+		"it is given a few attempts before":                                       {snapshot(observed(provision.StateStarting), dying(3), restarted(2)), nil, 10 * time.Second},
+		"the next time it is given one attempt more":                              {snapshot(observed(provision.StateStarting), dying(4), restarted(4)), nil, 10 * time.Second},
+		"a full disk is not mended by beginning anew":                             {snapshot(observed(provision.StateStarting), failing(9, 0)), nil, 10 * time.Second},
+		"an installed cluster that dies keeps its data":                           {snapshot(installed, observed(provision.StateStarting), dying(9)), nil, 10 * time.Second},
+		"an installation whose programs do not run takes those of the next start": {snapshot(observed(provision.StateStarting), dying(1), superseded), stop(hostedplan.WhySuperseded), 10 * time.Second},
+		"so does an installed cluster":                                            {snapshot(installed, observed(provision.StateStarting), dying(9), superseded), stop(hostedplan.WhySuperseded), 10 * time.Second},
+		"and not while it is paused":                                              {snapshot(installed, observed(provision.StateStarting), dying(9), superseded, annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
+		"a running cluster runs":                                                  {snapshot(installed, observed(provision.StateReady)), nil, time.Minute},
+		"a stopped cluster that should run is started":                            {snapshot(installed, observed(provision.StateStopped)), start(hostedplan.WhyResume), 10 * time.Second},
+		"a running cluster that should hibernate is stopped":                      {snapshot(installed, hibernate, observed(provision.StateReady)), stop(hostedplan.WhyHibernate), 10 * time.Second},
 		"a cluster that starts and should hibernate is stopped": {
 			snapshot(installed, hibernate, observed(provision.StateStarting)), stop(hostedplan.WhyHibernate), 10 * time.Second},
 		"a failed cluster that should hibernate is stopped, not started": {

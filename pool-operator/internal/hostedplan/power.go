@@ -56,7 +56,11 @@ func planRunning(now time.Time, s Snapshot) Decision {
 		d.Actions, d.RequeueAfter = retry(now, s.Observed, Start{Why: WhyRetry})
 	case provision.StateUnreachable:
 		d.Actions = stopIfHanging(now, s)
-	case provision.StateStarting, provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
+	case provision.StateStarting:
+		if s.Observed.Superseded {
+			d.Actions = []Action{Stop{Why: WhySuperseded}}
+		}
+	case provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
 	}
 	return d
 }

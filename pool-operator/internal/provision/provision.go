@@ -113,6 +113,9 @@ type Observation struct {
 	// Outdated says that what the cluster is reached with, its serving certificate and the administrator's credentials, does not exist yet, ends soon, or is for another
 	// address than the cluster has now; or that what keeps other connections from it is missing. Renew makes it anew.
 	Outdated bool
+	// Superseded says that a program keeps a cluster that starts from becoming ready, and that the next start runs other programs than those that it was started with. What
+	// runs stays as it is until then.
+	Superseded bool
 	// AccessID is the ID of the credentials that Access returns; empty when the runtime does not renew them.
 	AccessID string
 	// Problem says why the cluster is not what was asked for. It is nil when nothing is wrong.

@@ -15,6 +15,8 @@ const (
 	Label = "hosted.muster.io/uid"
 	// NameAnnotation on the Secret and the StatefulSet: the name of the ClusterDeployment, which may be longer than a label.
 	NameAnnotation = "hosted.muster.io/cluster-deployment"
+	// imagesAnnotation on the StatefulSet: the images that the cluster was started with, as the operator asked for them. Admission may have replaced them in the template.
+	imagesAnnotation = "hosted.muster.io/images"
 	// exposureAnnotation on the Service: the exposure that it and its route were made for. Without it a route of any exposure may be there.
 	exposureAnnotation = "hosted.muster.io/exposure"
 	// FieldOwner owns what is applied.

@@ -56,7 +56,7 @@ func isolation(ref provision.ClusterRef) networkingv1.NetworkPolicySpec {
 
 func statefulSet(ref provision.ClusterRef, options *Options, volume storage, with features) *appsv1ac.StatefulSetApplyConfiguration {
 	return appsv1ac.StatefulSet(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).
-		WithAnnotations(map[string]string{NameAnnotation: ref.Name}).
+		WithAnnotations(map[string]string{NameAnnotation: ref.Name, imagesAnnotation: options.Images.String()}).
 		WithSpec(appsv1ac.StatefulSetSpec().
 			WithReplicas(1).
 			WithServiceName(objectName(ref)).
@@ -95,18 +95,18 @@ func podSpec(ref provision.ClusterRef, options *Options, volume storage, with fe
 			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithSizeLimit(resource.MustParse("16Mi"))),
 		).
 		// A sidecar ends after the others: an API server whose etcd is gone does not end by itself.
-		WithInitContainers(container("etcd", options.Images.Etcd, etcdArgs(volume), sizes{"25m", "96Mi", "1", "1Gi"}).
+		WithInitContainers(container(etcd, options.Images.Etcd, etcdArgs(volume), sizes{"25m", "96Mi", "1", "1Gi"}).
 			WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
 			WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath))).
 		WithContainers(
-			container("kube-apiserver", options.Images.APIServer, apiServerArgs(with), sizes{"50m", "256Mi", "2", "2Gi"}).
+			container(apiServer, options.Images.APIServer, apiServerArgs(with), sizes{"50m", "256Mi", "2", "2Gi"}).
 				WithEnv(corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 					WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP")))).
 				WithPorts(corev1ac.ContainerPort().WithName("api").WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
 				WithStartupProbe(probe("/livez", 1, 300)).
 				WithReadinessProbe(probe("/readyz", 1, 3)).
 				WithLivenessProbe(probe("/livez", 10, 6)),
-			container("kube-controller-manager", options.Images.ControllerManager, controllerManagerArgs(), sizes{"10m", "64Mi", "1", "512Mi"}),
+			container(controllerManager, options.Images.ControllerManager, controllerManagerArgs(), sizes{"10m", "64Mi", "1", "512Mi"}),
 		)
 }
 

@@ -45,6 +45,7 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 		return provision.Observation{}, fmt.Errorf("looking for hosted cluster %s: %w", ref, err)
 	}
 	o := f.judge()
+	o.Superseded = o.State == provision.StateStarting && isOfPrograms(o.Problem) && f.images() != r.options.Images.String()
 	f.judgeWait(r.options.Now(), ref, &o)
 	r.judgeAccess(ref, f, &o)
 	if o.State == provision.StateReady {
@@ -162,6 +163,14 @@ func (f found) judge() provision.Observation {
 		o.State = provision.StateStopped
 	}
 	return o
+}
+
+// images are those that the cluster was started with, in one line.
+func (f found) images() string {
+	if recorded := f.set.Annotations[imagesAnnotation]; recorded != "" {
+		return recorded
+	}
+	return imagesOf(f.set).String()
 }
 
 // wanted says whether the cluster is meant to run.

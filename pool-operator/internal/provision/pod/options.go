@@ -6,8 +6,10 @@ package pod
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +25,25 @@ type Images struct {
 // OneImage is an image that holds all programs.
 func OneImage(image string) Images {
 	return Images{Etcd: image, APIServer: image, ControllerManager: image}
+}
+
+// String returns the images in one line.
+func (i Images) String() string { return i.Etcd + " " + i.APIServer + " " + i.ControllerManager }
+
+// imagesOf are the images in the template of a StatefulSet, for one that does not record what the operator asked for.
+func imagesOf(set *appsv1.StatefulSet) Images {
+	var images Images
+	for _, container := range slices.Concat(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers) {
+		switch container.Name {
+		case etcd:
+			images.Etcd = container.Image
+		case apiServer:
+			images.APIServer = container.Image
+		case controllerManager:
+			images.ControllerManager = container.Image
+		}
+	}
+	return images
 }
 
 // Options configure the runtime.

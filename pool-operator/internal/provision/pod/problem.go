@@ -15,7 +15,12 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-const apiServer = "kube-apiserver"
+// The containers of a pod, which are named for their programs.
+const (
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+)
 
 // obstacle says what keeps a pod from becoming ready, and how often that happened; nil when it only needs time.
 func obstacle(pod *corev1.Pod) (*provision.Problem, int32) {
@@ -35,6 +40,19 @@ func obstacle(pod *corev1.Pod) (*provision.Problem, int32) {
 		}
 	}
 	return nil, 0
+}
+
+// isOfPrograms reports whether other images may end a problem. The controller of StatefulSets replaces no pod that is not ready, whatever its template says by then.
+func isOfPrograms(problem *provision.Problem) bool {
+	if problem == nil {
+		return false
+	}
+	switch problem.Reason {
+	case provision.ReasonImageUnavailable, provision.ReasonBinaryMissing, provision.ReasonProcessDied:
+		return true
+	default:
+		return false
+	}
 }
 
 func waitingProblem(status corev1.ContainerStatus, waiting *corev1.ContainerStateWaiting) *provision.Problem {
