@@ -107,7 +107,7 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 		case !isOwner(holder, subject) || claimOwner(holder) == "" && !IsByHand(holder):
 			e.Metrics.Conflict(metrics.NameTaken)
 			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
-			e.Index.Learn(recordOf(holder), e.Clock.Now())
+			e.learn(subject, holder, action)
 			e.waits.giveUp(subject)
 			if why == allocate.WhyHeld {
 				refusal := allocate.Refuse{Error: allocate.ErrNotFree, Message: allocate.ErrNotFree + ": " + action.IP.String() + " is held by another claim too"}
@@ -135,6 +135,19 @@ func (e *executor) create(ctx context.Context, subject *Subject, action allocate
 		return true, e.avoid(ctx, subject, address, taken)
 	}
 	return false, err
+}
+
+// learn notes what has the name of an address that a claim was about to take. It usually is that address. An object that was made by hand may be another one, and keeps the
+// name from being taken all the same.
+func (e *executor) learn(subject *Subject, holder *ipamv1.IPAddress, action allocate.Create) {
+	record := recordOf(holder)
+	e.Index.Learn(record, e.Clock.Now())
+	if record.IP == action.IP {
+		return
+	}
+	e.Index.Learn(space.Record{
+		Key: space.Key{Group: space.Named, NamespacedName: record.Key.NamespacedName}, Pool: subject.Pool, IP: action.IP, PrefixLength: action.PrefixLength, UID: holder.UID,
+	}, e.Clock.Now())
 }
 
 // avoid gives an address back whose name another object has, and notes the address as taken for as long as that object is there.

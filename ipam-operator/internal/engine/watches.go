@@ -84,6 +84,9 @@ func (r *Reconciler) addressIsGone(ctx context.Context, address *ipamv1.IPAddres
 	} else {
 		r.forgetAddress(recordOf(address))
 	}
+	if named, ok := r.Index.Get(space.Key{Group: space.Named, NamespacedName: client.ObjectKeyFromObject(address)}); ok {
+		r.forgetAddress(named)
+	}
 }
 
 // livesOn reports whether a mover took an address away: while it was at work, or because a move that was cut off is left behind. An address that was

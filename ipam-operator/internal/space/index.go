@@ -21,6 +21,9 @@ import (
 // Inventory is the group of what an inventory outside of the cluster says that others have.
 const Inventory = "inventory"
 
+// Named is the group of addresses that cannot be taken because another IPAddress, of another address, has their name.
+const Named = "named"
+
 // Key names an object that stands for an address: IPAddress objects of two API groups may have the same name.
 type Key struct {
 	Group string
@@ -197,6 +200,16 @@ func (x *Index) observe(r *record) {
 		}
 	}
 	x.noteMade(r)
+}
+
+// Get returns what is known of an object.
+func (x *Index) Get(key Key) (Record, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r, ok := x.records[key]; ok {
+		return r.Record, true
+	}
+	return Record{}, false
 }
 
 // Forget takes over that an object is gone. The pools that have an address more are returned.
