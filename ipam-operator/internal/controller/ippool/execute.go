@@ -12,12 +12,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
 // metadata writes finalizer, labels and owner reference, all in one, unless they are right. It does so also while the
@@ -26,6 +28,7 @@ func (r *Reconciler) metadata(ctx context.Context, pool *ipamv1.IPPool, o observ
 	before := pool.ObjectMeta.DeepCopy()
 	if pool.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(pool, ipamv1.IPPoolFinalizer)
+		leave(pool)
 		belongTo(pool, o)
 	} else if !o.addresses {
 		controllerutil.RemoveFinalizer(pool, ipamv1.IPPoolFinalizer)
@@ -50,6 +53,20 @@ func (r *Reconciler) metadata(ctx context.Context, pool *ipamv1.IPPool, o observ
 // named is an empty object of the name of a pool: what the API server answers is not decoded into maps that the cache shares.
 func named(pool *ipamv1.IPPool) *ipamv1.IPPool {
 	return &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}
+}
+
+// leave takes the pool from the Cluster that its spec named before, as the labels that belongTo wrote say: it would be deleted and moved with that one.
+func leave(pool *ipamv1.IPPool) {
+	former := pool.Labels[ipamv1.ClusterNameLabel]
+	if former == "" || pool.Labels[ipamv1.ProviderLabel] == "" || pool.Spec.ClusterName != nil && *pool.Spec.ClusterName == former {
+		return
+	}
+	delete(pool.Labels, ipamv1.ClusterNameLabel)
+	delete(pool.Labels, ipamv1.ProviderLabel)
+	pool.OwnerReferences = slices.DeleteFunc(slices.Clone(pool.OwnerReferences), func(owner metav1.OwnerReference) bool {
+		group, err := schema.ParseGroupVersion(owner.APIVersion)
+		return err == nil && group.Group == capi.ClusterKind.Group && owner.Kind == capi.ClusterKind.Kind && owner.Name == former
+	})
 }
 
 // belongTo makes the pool one of its Cluster, if it names one and the Cluster is there.
