@@ -34,7 +34,7 @@ const (
 	parallel = 16
 )
 
-// timeSources asks each time server once (SNTP). A server that answers sanely counts as synced: the agent compares, it does not set the clock.
+// timeSources asks each time server once (SNTP). A server that answers sanely counts as synced: the agent compares. The live image sets the clock.
 func timeSources(ctx context.Context, step api.Step) (any, error) {
 	var request agentproto.NTPArgs
 	if err := arguments(step, &request); err != nil {

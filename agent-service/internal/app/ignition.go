@@ -6,6 +6,7 @@ package app
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -50,6 +51,7 @@ func (d *discovery) ignition(env *domain.InfraEnv) ([]byte, error) {
 		{"AGENT_PULL_SECRET_FILE", "/etc/muster/pull-secret.json", env.PullSecret},
 		{"AGENT_CA_FILE", "/etc/muster/ca.pem", trusted},
 		{"", firstboot.AnchorPath, trusted},
+		{"AGENT_NTP_SOURCES", "", cmp.Or(env.NTPSources, env.AdditionalNTPSources)},
 		{"HTTP_PROXY", "", env.Proxy.HTTP},
 		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
 		{"NO_PROXY", "", env.Proxy.NoProxy},
