@@ -26,6 +26,8 @@ import (
 
 const (
 	group = "ipam.cluster.x-k8s.io"
+	// poolVersion is the version in which pools are read and written.
+	poolVersion = "v1alpha2"
 	// fieldOwner is the name that writes of the import carry.
 	fieldOwner = "ipam-operator/import"
 )
@@ -49,11 +51,16 @@ type Import struct {
 
 // Run imports all pools. One that cannot be imported stops no other.
 func (i *Import) Run(ctx context.Context) error {
-	sources, err := i.sources(ctx)
+	sources, leftOut, err := i.sources(ctx)
 	if err != nil {
 		return err
 	}
-	if len(sources) == 0 {
+	for _, source := range leftOut {
+		if err := i.say("%s: is left out; name the namespace of its IPPool with --global-into", source); err != nil {
+			return err
+		}
+	}
+	if len(sources) == 0 && len(leftOut) == 0 {
 		return i.say("there are no pools of the in-cluster provider to import")
 	}
 	var errs []error
@@ -70,34 +77,49 @@ func (i *Import) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sources are the pools to import, in order.
-func (i *Import) sources(ctx context.Context) ([]Source, error) {
-	var out []Source
-	for _, kind := range []string{poolKind, globalPoolKind} {
-		if kind == globalPoolKind && i.GlobalInto == "" {
-			continue
+// sources are the pools to import, and those that are left out because no namespace is named for them, in order.
+func (i *Import) sources(ctx context.Context) (sources, leftOut []Source, err error) {
+	sources, err = i.sourcesOf(ctx, poolKind, client.InNamespace(i.Namespace))
+	if err != nil || i.GlobalInto == "" && i.Namespace != "" {
+		return sources, nil, err
+	}
+	global, err := i.sourcesOf(ctx, globalPoolKind)
+	if i.GlobalInto == "" {
+		return sources, global, err
+	}
+	return append(sources, global...), nil, err
+}
+
+// sourcesOf are the pools of a kind.
+func (i *Import) sourcesOf(ctx context.Context, kind string, in ...client.ListOption) (out []Source, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: poolVersion, Kind: kind + "List"})
+	if err := i.Client.List(ctx, list, in...); isNotServed(err) {
+		return nil, i.otherVersion(kind)
+	} else if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind, err)
+	}
+	for _, item := range list.Items {
+		source := Source{Kind: kind, Namespace: item.GetNamespace(), Name: item.GetName()}
+		spec, _, _ := unstructured.NestedMap(item.Object, "spec")
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &source.Spec); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", source, err)
 		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha2", Kind: kind + "List"})
-		var in []client.ListOption
-		if kind == poolKind {
-			in = append(in, client.InNamespace(i.Namespace))
-		}
-		if err := i.Client.List(ctx, list, in...); isNotServed(err) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", kind, err)
-		}
-		for _, item := range list.Items {
-			source := Source{Kind: kind, Namespace: item.GetNamespace(), Name: item.GetName()}
-			spec, _, _ := unstructured.NestedMap(item.Object, "spec")
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &source.Spec); err != nil {
-				return nil, fmt.Errorf("reading %s: %w", source, err)
-			}
-			out = append(out, source)
-		}
+		out = append(out, source)
 	}
 	return out, nil
+}
+
+// otherVersion reports an error where a kind is served in other versions than the import reads: there may be pools.
+func (i *Import) otherVersion(kind string) error {
+	mapping, err := i.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+	switch {
+	case isNotServed(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for %s: %w", kind, err)
+	}
+	return fmt.Errorf("%s is served in %s and not in %s: bring the in-cluster provider to a version that serves %[3]s", kind, mapping.GroupVersionKind.Version, poolVersion)
 }
 
 // pool imports one pool. The IPPool is paused until its addresses in use are reserved, so that it hands out none of them whenever this ends.
@@ -197,7 +219,7 @@ func (i *Import) used(ctx context.Context, source Source) ([]Used, error) {
 		slices.SortFunc(out, func(a, b Used) int { return a.IP.Compare(b.IP) })
 		return out, nil
 	}
-	return nil, nil
+	return nil, fmt.Errorf("listing the addresses of %s: IPAddresses of %s are not served in v1beta2, v1beta1 or v1alpha1", source, group)
 }
 
 // closeSource has the in-cluster provider hand out no more addresses of a pool. It can take back the addresses that it has handed out.
@@ -210,7 +232,7 @@ func (i *Import) closeSource(ctx context.Context, source Source, used []Used) er
 		return err
 	}
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha2", Kind: source.Kind})
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: poolVersion, Kind: source.Kind})
 	if err := i.Client.Get(ctx, types.NamespacedName{Namespace: source.Namespace, Name: source.Name}, obj); err != nil {
 		return fmt.Errorf("reading %s: %w", source, err)
 	}
