@@ -66,4 +66,6 @@ const (
 	ReasonPoweringOff        = "PoweringOff"
 	ReasonVerifyingAccess    = "VerifyingCredentials"
 	ReasonMachineUsedByOther = "NodeUsedByAnotherHost"
+	// ReasonDetached says that a user has taken the host out of management; it is one of ConditionPowerControl, too.
+	ReasonDetached = "Detached"
 )

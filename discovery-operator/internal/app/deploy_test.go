@@ -212,12 +212,24 @@ func TestADetachedHostIsDeletedAndItsMachineRunsOn(t *testing.T) {
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
 	w.patch(h, withImage)
 	w.reaches(h, metal3v1.StateProvisioned)
-	w.patch(h, `{"metadata":{"annotations":{"baremetalhost.metal3.io/detached":""}}}`)
-	require.NoError(t, w.Delete(t.Context(), h))
-	w.gone(h)
+	const detach = `{"metadata":{"annotations":{"baremetalhost.metal3.io/detached":""}}}`
+	detached := func() bool { return h.Status.OperationalStatus == metal3v1.OperationalStatusDetached }
+	w.patch(h, detach)
+	w.is(h, "it is detached", detached)
+	assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State)
 	_, err := w.node(uuid)
 	require.ErrorIs(t, err, inventory.ErrNotFound, "Ironic acts on the machine no more")
 	w.hasEvent(h, metal3v1.EventNodeDeleted, uuid)
+
+	w.patch(h, `{"metadata":{"annotations":{"baremetalhost.metal3.io/detached":null}}}`)
+	w.is(h, "its machine is adopted when it is managed again", func() bool {
+		n, err := w.rack.Managed(t.Context(), h.Status.Provisioning.ID)
+		return err == nil && n.State == hoststate.Active && meta.IsStatusConditionTrue(h.Status.Conditions, metal3v1.ConditionReady)
+	})
+	assert.Equal(t, metal3v1.OperationalStatusOK, h.Status.OperationalStatus)
+	w.patch(h, detach)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
 	var told eventsv1.EventList
 	require.NoError(t, w.List(t.Context(), &told, client.InNamespace(h.Namespace)))
 	for i := range told.Items {

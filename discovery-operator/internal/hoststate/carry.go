@@ -81,7 +81,7 @@ func (p deployment) undeploy() Decision {
 	case p.Facts.Deleting && p.keepsNode():
 		p.KeepAway = true
 		return p.end(finished())
-	case p.Facts.Deleting && p.detached():
+	case p.Facts.Deleting && p.Facts.Detached:
 		return p.end(finished())
 	case p.Host.Status.Provisioning.ID == "" && p.cleansUnknown():
 		return p.registerAnew()
@@ -102,15 +102,12 @@ func (p deployment) undeploy() Decision {
 // cleansUnknown reports whether a machine is to be cleaned although Ironic does not know it: it was deployed, and Ironic has lost its node since.
 func (p *pass) cleansUnknown() bool {
 	d := RemovalOf(p.Host)
-	return p.State == Deprovisioning && d.Used && d.Clean && !d.Manual && !(p.Facts.Deleting && (p.keepsNode() || p.detached()))
+	return p.State == Deprovisioning && d.Used && d.Clean && !d.Manual && (!p.Facts.Deleting || !p.keepsNode() && !p.Facts.Detached)
 }
 
 // registerAnew makes the node of a machine anew that is to be cleaned. A deletion does without where that is not possible.
 func (p deployment) registerAnew() Decision {
-	if !p.Memory.Asked.registers() { // that was asked for the lost node
-		p.Memory.Asked = AskedNothing
-	}
-	d := registration{p.pass}.register()
+	d := registration(p).register()
 	if o := d.Then; p.Facts.Deleting && o != nil && o.Event == Failed && (o.Reason != metal3v1.ReasonBMCUnreachable || d.Known.Memory.Failures >= tries) {
 		return p.end(Outcome{Event: GaveUp, After: soon})
 	}

@@ -8,6 +8,35 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
+// detach removes the node of a host that a user has taken out of management, so that Ironic acts on the machine no more: it would switch the power back that others
+// switch. Nothing is done to the machine. The node is made anew when the host is managed again.
+func (p *pass) detach() Decision {
+	switch {
+	case p.Seen.Node == nil:
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	case p.Seen.Claimed == nil:
+		return p.do(Action{Call: Claim, Node: p.Seen.Node.UUID, Known: *p.Seen.Node})
+	}
+	n := *p.Seen.Node
+	switch {
+	case *p.Seen.Claimed != "":
+		return p.notIts(*p.Seen.Claimed)
+	case n.Busy():
+		return p.wait(metal3v1.ReasonNodeBusy, "Ironic works on the node at the moment; the host is detached afterwards.", BusyRetry)
+	case !n.Maintenance:
+		p.Seen.Node = nil
+		return p.do(Action{Call: EnterMaintenance, Node: n.UUID})
+	}
+	p.NodeID = ""
+	return p.do(Action{Call: RemoveNode, Node: n.UUID}, normal(metal3v1.EventNodeDeleted, "Detach", "Deleted node "+n.UUID+" in Ironic; the machine stays as it is"))
+}
+
+// leftAlone ends a pass over a host that is detached.
+func (p *pass) leftAlone() Decision {
+	return p.end(Outcome{Event: Nothing, Settled: true, Reason: metal3v1.ReasonDetached, Message: "The host is out of management, and its machine stays as it is. " +
+		"Remove the annotation " + metal3v1.DetachedAnnotation + " to have it managed again."})
+}
+
 // removeNode removes the node of a host that goes, unless it is not the host's. The node is the recorded one, or the one that the machine came back as.
 func (p *pass) removeNode() Decision {
 	uuid := p.NodeID
@@ -29,7 +58,7 @@ func (p *pass) removeNode() Decision {
 	n, kept := *p.Seen.Node, *p.Seen.Claimed
 	if used := n.Instance != "" || n.Deployed(); used && kept == "" {
 		switch {
-		case !p.detached():
+		case !p.Facts.Detached:
 			kept = "it is " + n.State + " and something occupies it"
 		case !n.Maintenance: // Ironic deletes a node in use only then; nothing is done to the machine
 			p.Seen.Node = nil

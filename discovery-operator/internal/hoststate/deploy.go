@@ -475,10 +475,9 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 		return d.end(n, p)
 	case n.State == CleanFailed:
 		return p.again(n, metal3v1.ReasonCleaningFailed, leaveCleaning(n), AskedUndeploy, AskedProvide)
+	case n.State == inventory.NodeManageable && p.Reported && n.cleans(true) && !d.Clean: // its user has disabled the cleaning that failed
+		return Task{Do: SetCleaning}
 	case n.State == inventory.NodeManageable && p.Reported && n.cleans(true): // it was led out of a cleaning that failed
-		if !d.Clean {
-			return Task{Do: SetCleaning}
-		}
 		return Task{Do: Ask, Ask: AskProvide}
 	case n.Instance != "" && n.Instance == d.Instance:
 		return Task{Do: Vacate}

@@ -9,6 +9,8 @@ import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 type Facts struct {
 	// Deleting says that the host is being deleted.
 	Deleting bool
+	// Detached says that a user has taken the host out of management.
+	Detached bool
 	// Unapproved says that a user has to approve the host first.
 	Unapproved bool
 	// PowerControl says that the host names a management controller and credentials.
@@ -31,8 +33,10 @@ type Facts struct {
 
 // FactsOf reads the facts that stand in a host.
 func FactsOf(h *metal3v1.BareMetalHost) Facts {
+	_, detached := h.Annotations[metal3v1.DetachedAnnotation]
 	return Facts{
 		Deleting:     h.DeletionTimestamp != nil,
+		Detached:     detached,
 		Unapproved:   h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		PowerControl: h.HasPowerControl(), External: h.Spec.ExternallyProvisioned, NeedsInspection: h.NeedsHardwareInspection(),
 		Reinspect: h.InspectionRequested(), NodeKnown: h.Status.Provisioning.ID != "",
@@ -51,7 +55,9 @@ func Perceive(s State, f Facts) Event {
 		return ApprovalMissing
 	case f.Resting:
 		return NotYet
-	case f.PowerControl && (f.Unverified || s == Provisioned && !f.NodeKnown) && s != Registering:
+	case f.Detached && s.Detachable():
+		return Detached
+	case f.PowerControl && (f.Unverified || s.Detachable() && !f.NodeKnown) && s != Registering:
 		return CredentialsArrived
 	}
 	switch s { //nolint:exhaustive // in the others what the state does leads on

@@ -132,6 +132,10 @@ func (p *pass) failure() Decision {
 		p.Seen.Lost = true // the machine may have come back as another node
 		return p.plan()
 	}
+	if p.effect == Detach && errors.Is(err, inventory.ErrNotFound) {
+		p.NodeID = ""
+		return p.plan()
+	}
 	if d, ok := (deployment{p}).failedAt(err, at); ok {
 		return d
 	}
@@ -153,13 +157,10 @@ func (p *pass) ironicFailed(err error) Decision {
 		return p.end(Outcome{Event: Nothing, After: ParkedRetry, Parked: true})
 	case errors.Is(err, ErrNetwork):
 		return p.failed(p.effect.kind(), metal3v1.ReasonConfigUnusable, Sentence(err.Error()))
-	case errors.Is(err, inventory.ErrNotFound) && p.State == Provisioned:
+	case errors.Is(err, inventory.ErrNotFound) && (p.State == Provisioned || p.cleansUnknown()):
 		p.NodeID, p.Memory.Asked = "", AskedNothing
-		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew and adopted; what is deployed "+
-			"on the machine stays as it is.", answerRetry)
-	case errors.Is(err, inventory.ErrNotFound) && p.cleansUnknown():
-		p.NodeID, p.Memory.Asked = "", AskedNothing
-		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew, so that the machine is cleaned.", answerRetry)
+		return p.wait(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew. A machine that is provisioned is "+
+			"adopted and stays as it is; one that is deprovisioned is cleaned.", answerRetry)
 	case errors.Is(err, inventory.ErrNotFound):
 		p.NodeID = ""
 		return p.end(Outcome{Event: NodeLost, After: answerRetry})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -176,7 +177,7 @@ func TestADeletionGivesUp(t *testing.T) {
 // TestTheDeletionOfADetachedHostLeavesItsMachine deletes a host that is detached, as users of metal3 do to have another system go on with a machine that is in use.
 func TestTheDeletionOfADetachedHostLeavesItsMachine(t *testing.T) {
 	detached := func(s *hoststate.Snapshot) {
-		s.Facts.Deleting, s.Host.Annotations = true, map[string]string{metal3v1.DetachedAnnotation: ""}
+		s.Facts.Deleting, s.Facts.Detached = true, true
 	}
 	used := deployed(hoststate.Active, func(n *hoststate.Node) { n.Driver, n.PowerBy, n.Power = "redfish", "redfish", hoststate.PowerOn })
 	s := seen(hoststate.Deprovisioning, admitted, detached, func(s *hoststate.Snapshot) { s.Seen.Node = &used })
@@ -203,6 +204,55 @@ func TestTheDeletionOfADetachedHostLeavesItsMachine(t *testing.T) {
 	d = hoststate.Plan(now, s)
 	assert.Equal(t, hoststate.Action{Call: hoststate.RemoveNode, Node: "node"}, d.Do)
 	assert.Equal(t, hoststate.Gone, d.Step.To)
+}
+
+// TestTheNodeOfADetachedHostGoesAndComesBack detaches hosts: Ironic would go on to enforce the power of machines that others switch.
+func TestTheNodeOfADetachedHostGoesAndComesBack(t *testing.T) {
+	for _, state := range []hoststate.State{hoststate.Available, hoststate.ExternallyProvisioned, hoststate.Provisioned} {
+		s := seen(state, admitted, func(s *hoststate.Snapshot) {
+			s.Facts.Detached, s.Facts.Unverified, s.Facts.Revoked = true, true, true
+			s.Host.Status.ErrorType = metal3v1.PowerManagementError
+		})
+		n := deployed(hoststate.Active, func(n *hoststate.Node) { n.Driver, n.PowerBy, n.Locked = "redfish", "redfish", true })
+		s.Seen.Node, s.Seen.Claimed = &n, new("")
+		d := hoststate.Plan(now, s)
+		assert.Empty(t, d.Do, "%q: what Ironic does is waited for", state)
+		assert.Equal(t, metal3v1.ReasonNodeBusy, d.Then.Reason)
+		assert.NotEqual(t, metal3v1.OperationalStatusDetached, d.Status(now).OperationalStatus)
+		n.Locked = false
+		d = hoststate.Plan(now, s)
+		require.Equal(t, hoststate.Action{Call: hoststate.EnterMaintenance, Node: "node"}, d.Do, "%q", state)
+		n.Maintenance = true
+		s = d.Known
+		s.Seen.Node = &n
+		d = hoststate.Plan(now, s)
+		require.Equal(t, hoststate.Action{Call: hoststate.RemoveNode, Node: "node"}, d.Do)
+		gone := s
+		gone.Seen.Err, gone.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.RemoveNode
+		for _, after := range []hoststate.Snapshot{d.Known, gone} {
+			d := hoststate.Plan(now, after)
+			require.NotNil(t, d.Then)
+			status := d.Status(now)
+			assert.Equal(t, metal3v1.OperationalStatusDetached, status.OperationalStatus)
+			assert.Equal(t, metal3v1.ProvisioningState(state), status.Provisioning.State)
+			assert.Empty(t, status.Provisioning.ID)
+			assert.Empty(t, status.ErrorType)
+			for _, kind := range []string{metal3v1.ConditionReady, metal3v1.ConditionPowerControl} {
+				c := meta.FindStatusCondition(status.Conditions, kind)
+				require.NotNil(t, c)
+				assert.Equal(t, metav1.ConditionFalse, c.Status)
+				assert.Equal(t, metal3v1.ReasonDetached, c.Reason)
+			}
+		}
+		assert.Equal(t, hoststate.CredentialsArrived, hoststate.Perceive(state, hoststate.Facts{PowerControl: true}), "a host that is managed again gets a node")
+	}
+	t.Run("a deletion looks for no node that another cluster may have made", func(t *testing.T) {
+		d := hoststate.Plan(now, seen(hoststate.Deleting, func(s *hoststate.Snapshot) {
+			s.Facts.Deleting, s.Facts.Detached, s.NodeID, s.Host.Status.Provisioning.ID = true, true, "", ""
+		}))
+		assert.Empty(t, d.Do)
+		assert.Equal(t, hoststate.Gone, d.Step.To)
+	})
 }
 
 func TestALostNodeOfAMachineInUseIsMadeAnew(t *testing.T) {
@@ -234,13 +284,16 @@ func TestAUsedMachineIsCleanedAlsoWhereIronicHasLostItsNode(t *testing.T) {
 	}
 	lost := func(s *hoststate.Snapshot) {
 		s.Host.Status.Provisioning.ID, s.NodeID, s.Facts.NodeKnown = "", "", false
-		s.Seen.Connected, s.Memory.Asked = true, hoststate.AskedUndeploy
+		s.Seen.Connected = true
 	}
 	gone := func(s *hoststate.Snapshot) {
 		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.ReadNode
 	}
 	t.Run("its node is made anew and registered", func(t *testing.T) {
-		d := hoststate.Plan(now, seen(hoststate.Deprovisioning, admitted, used, gone))
+		s := seen(hoststate.Deprovisioning, admitted, used, gone)
+		s.Memory.Asked = hoststate.AskedUndeploy
+		d := hoststate.Plan(now, s)
+		assert.Equal(t, hoststate.AskedNothing, d.Known.Memory.Asked, "that was asked for the lost node")
 		assert.Equal(t, hoststate.Deprovisioning, d.Step.To)
 		assert.Equal(t, metal3v1.ReasonNodeNotFound, d.Then.Reason)
 		assert.Empty(t, d.Status(now).Provisioning.ID)
@@ -346,7 +399,7 @@ func TestEveryPassEnds(t *testing.T) {
 	for range 20000 {
 		s := seen(hoststate.States()[r.IntN(len(hoststate.States()))], func(s *hoststate.Snapshot) {
 			s.Facts = hoststate.Facts{
-				Deleting: r.IntN(3) == 0, PowerControl: r.IntN(2) == 0, Unverified: r.IntN(3) == 0, NodeKnown: r.IntN(2) == 0, Revoked: r.IntN(4) == 0,
+				Deleting: r.IntN(3) == 0, PowerControl: r.IntN(2) == 0, Unverified: r.IntN(3) == 0, NodeKnown: r.IntN(2) == 0, Revoked: r.IntN(4) == 0, Detached: r.IntN(6) == 0,
 				Deployable: r.IntN(3) == 0, Reinspect: r.IntN(4) == 0, NeedsInspection: r.IntN(3) == 0,
 			}
 			if !s.Facts.NodeKnown {

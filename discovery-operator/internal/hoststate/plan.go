@@ -236,6 +236,7 @@ var plans = map[Effect]func(*pass) Decision{
 	KeepDeployed:   func(p *pass) Decision { return deployment{p}.keepDeployed() },
 	Undeploy:       func(p *pass) Decision { return deployment{p}.undeploy() },
 	PowerOff:       (*pass).powerOff,
+	Detach:         (*pass).detach,
 	DeleteNode:     (*pass).removeNode,
 }
 
@@ -251,23 +252,21 @@ func (p *pass) idle() (Decision, bool) {
 	case FindNode:
 		return p.wait(metal3v1.ReasonWaitingForMachine, "Set spec.bootMACAddress to have the machine recognised, or set spec.bmc.", 0),
 			p.Host.Spec.BootMACAddress == ""
+	case Detach:
+		return p.leftAlone(), p.NodeID == "" || !p.Facts.PowerControl
 	case DeleteNode:
 		if p.keepsNode() {
 			p.KeepAway = true
 			return p.end(Outcome{Event: Done}), true
 		}
+		// A node with the name of the host may be one of another cluster by now, to which the machine was moved.
+		return p.end(Outcome{Event: Done}), p.Facts.Detached && p.NodeID == "" && p.Facts.PowerControl
 	}
 	return Decision{}, false
 }
 
 // keepsNode reports whether the user wants the node to stay in Ironic when the host goes.
 func (p *pass) keepsNode() bool { return p.Host.Annotations[metal3v1.KeepNodeAnnotation] == "true" }
-
-// detached reports whether the user has taken the host out of management. Its deletion leaves the machine as it is.
-func (p *pass) detached() bool {
-	_, detached := p.Host.Annotations[metal3v1.DetachedAnnotation]
-	return detached
-}
 
 // notIts ends a pass over a host whose recorded node is not its own. Its deletion goes on, and leaves the node alone.
 func (p *pass) notIts(whose string) Decision {

@@ -150,7 +150,7 @@ func (p *pass) staleAccess(n Node) bool {
 // powerOff switches a machine off before its host goes. A machine that cannot be switched off does not hold the deletion up.
 func (p *pass) powerOff() Decision {
 	switch {
-	case p.Good.Reference == nil, p.Host.Spec.DisablePowerOff, p.detached():
+	case p.Good.Reference == nil, p.Host.Spec.DisablePowerOff, p.Facts.Detached:
 		return p.end(finished())
 	case p.Seen.Node == nil:
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})

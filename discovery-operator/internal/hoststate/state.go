@@ -53,6 +53,11 @@ func Of(s metal3v1.ProvisioningState) State {
 	return None
 }
 
+// Detachable reports whether a host in this state can be detached: its machine is idle or in use, and nothing is under way.
+func (s State) Detachable() bool {
+	return s == Available || s == ExternallyProvisioned || s == Provisioned
+}
+
 // Event is what happened to a host.
 type Event string
 
@@ -73,20 +78,22 @@ const (
 	// DeploymentWanted says that something is to be deployed on the machine, DeploymentRevoked that what is there is not wanted any more.
 	DeploymentWanted  Event = "deployment wanted"
 	DeploymentRevoked Event = "deployment revoked"
-	NodeFound         Event = "node found"
-	NodeLost          Event = "node lost"
-	Verified          Event = "credentials verified"
-	NoInspectionData  Event = "no inspection data"
-	Done              Event = "done"
-	Failed            Event = "failed"
-	GaveUp            Event = "given up"
+	// Detached says that a user has taken the host out of management.
+	Detached         Event = "detached"
+	NodeFound        Event = "node found"
+	NodeLost         Event = "node lost"
+	Verified         Event = "credentials verified"
+	NoInspectionData Event = "no inspection data"
+	Done             Event = "done"
+	Failed           Event = "failed"
+	GaveUp           Event = "given up"
 )
 
 // Events are all that can happen.
 func Events() []Event {
 	return []Event{
 		Nothing, NotYet, ApprovalMissing, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted,
-		InspectionRequested, DeploymentWanted, DeploymentRevoked, DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed,
+		InspectionRequested, DeploymentWanted, DeploymentRevoked, Detached, DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed,
 		GaveUp,
 	}
 }
@@ -118,6 +125,8 @@ const (
 	Undeploy Effect = "undeploy"
 	// PowerOff switches the machine off.
 	PowerOff Effect = "power off"
+	// Detach removes the node of a machine that stays as it is.
+	Detach Effect = "detach"
 	// DeleteNode removes the node.
 	DeleteNode Effect = "delete the node"
 )

@@ -33,6 +33,8 @@ func (d Decision) Status(at time.Time) *metal3v1.BareMetalHostStatus {
 	switch {
 	case status.ErrorType != "":
 		status.OperationalStatus = metal3v1.OperationalStatusError
+	case out.Reason == metal3v1.ReasonDetached:
+		status.OperationalStatus = metal3v1.OperationalStatusDetached
 	case s.Facts.PowerControl, d.Step.To == Provisioning, d.Step.To == Provisioned, d.Step.To == Deprovisioning:
 		status.OperationalStatus = metal3v1.OperationalStatusOK
 	default:
@@ -88,7 +90,7 @@ func (s Snapshot) conditions(now metav1.Time, status *metal3v1.BareMetalHostStat
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	before := meta.FindStatusCondition(s.Host.Status.Conditions, metal3v1.ConditionReady)
-	ready := !out.Blocked && (step.To == Available || step.To == ExternallyProvisioned || step.To == Provisioned)
+	ready := !out.Blocked && out.Reason != metal3v1.ReasonDetached && (step.To == Available || step.To == ExternallyProvisioned || step.To == Provisioned)
 	switch {
 	case out.Reason != "" && (status.ErrorType == "" || out.Kind != "" || out.Blocked || out.User):
 		set(metal3v1.ConditionReady, ready && status.ErrorType == "", out.Reason, out.Message)
@@ -108,6 +110,8 @@ func (s Snapshot) conditions(now metav1.Time, status *metal3v1.BareMetalHostStat
 		set(metal3v1.ConditionReady, ready, reason, message)
 	}
 	switch verified := s.Good.Reference != nil; {
+	case out.Reason == metal3v1.ReasonDetached:
+		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonDetached, "The power is left to whoever manages the machine while the host is detached.")
 	case !s.Facts.PowerControl && len(DesiredPowerOf(s.Host).Reboots) > 0:
 		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonRebootNotPossible,
 			"A reboot was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")

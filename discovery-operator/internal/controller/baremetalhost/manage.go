@@ -118,7 +118,8 @@ func manageable(h *metal3v1.BareMetalHost) bool {
 	if paused && value != metal3v1.DiscoveryPausedValue {
 		return false
 	}
-	if _, detached := h.Annotations[metal3v1.DetachedAnnotation]; detached && h.DeletionTimestamp == nil {
+	_, detached := h.Annotations[metal3v1.DetachedAnnotation]
+	if detached && h.DeletionTimestamp == nil && !hoststate.Of(h.Status.Provisioning.State).Detachable() {
 		return false
 	}
 	if h.DeletionTimestamp != nil {

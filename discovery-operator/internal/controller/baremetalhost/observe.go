@@ -36,7 +36,7 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 		s.Facts.Unverified = s.Good.Reference == nil || s.Good.Reference.Name != key.Name || s.Secret.Found && s.Good.Version != s.Secret.Version
 	}
 	about := fmt.Sprint(host.UID, host.Generation, s.Secret.Version, s.Facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation],
-		host.InspectionRequested(), host.InspectionDisabled())
+		host.InspectionRequested(), host.InspectionDisabled(), s.Facts.Detached)
 	a := r.attempts.of(client.ObjectKeyFromObject(host), about, s.State)
 	s.Memory = a.memory
 	s.Facts.Resting = r.Now().Before(a.memory.NotBefore)
