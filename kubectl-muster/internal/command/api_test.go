@@ -384,6 +384,26 @@ func TestAClaimThatIsNeverServedEndsTheWait(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestAReleaseSaysWhatItWaitsFor: a cluster that is protected stays until its user acts.
+func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
+	u := newTerminal(t)
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine", Finalizers: []string{"example.com/keeps"}}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}}
+	u.make(claim, nil)
+	var stdout, stderr screen
+	done := make(chan error, 1)
+	go func() { done <- u.execute(&stdout, &stderr, "release", "mine", "--wait") }()
+	require.Eventually(t, func() bool { return strings.Contains(stdout.String(), "released") }, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, u.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	claim.Status.Conditions = []hivev1.Condition{condition(hivev1.ClusterClaimRunning, corev1.ConditionFalse, hivev1.ReasonClusterDeleting, "Assigned cluster is protected from deletion")}
+	require.NoError(t, u.Status().Update(t.Context(), claim))
+	require.Eventually(t, func() bool {
+		return strings.Contains(stderr.String(), "clusterclaim mine: Assigned cluster is protected from deletion\n")
+	}, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, u.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, <-done)
+	assert.Equal(t, 1, strings.Count(stderr.String(), "protected"), "each sentence is printed once")
+}
+
 // A tool that keeps manifests applied makes a claim again as soon as it is gone.
 func TestAReleaseEndsWhereTheClaimIsMadeAgain(t *testing.T) {
 	u := newTerminal(t)

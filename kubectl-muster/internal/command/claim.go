@@ -174,13 +174,12 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 			if apierrors.IsNotFound(err) {
 				return false, fmt.Errorf("the claim %s was deleted", claim.Name)
 			}
-			if fatal(err) == nil && ctx.Err() == nil && !away {
-				s.tell("asking again: %s", oneLine(err.Error()))
-				away, printed = true, ""
-			}
-			return false, fatal(err)
+			return false, s.unanswered(ctx, err, &away)
 		}
-		*claim, away = *found, false
+		if away {
+			away, printed = false, ""
+		}
+		*claim = *found
 		step, done, err := progress(claim)
 		if step != printed && err == nil {
 			s.tell("%s", oneLine(step))
@@ -195,6 +194,16 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 		return fmt.Errorf("the cluster does not run yet: %s", printed)
 	}
 	return err
+}
+
+// unanswered returns an error that ends a wait. Any other is printed, unless the API server is away already.
+func (s *session) unanswered(ctx context.Context, err error, away *bool) error {
+	end := fatal(err)
+	if end == nil && ctx.Err() == nil && !*away {
+		s.tell("asking again: %s", oneLine(err.Error()))
+		*away = true
+	}
+	return end
 }
 
 // fatal keeps an error that waiting does not mend.
@@ -346,20 +355,34 @@ func (s *session) runRelease(ctx context.Context, names []string, untilGone bool
 		}
 		s.say("clusterclaim %s released", name)
 		if untilGone {
-			failed = errors.Join(failed, gone(ctx, c, claim))
+			failed = errors.Join(failed, s.untilGone(ctx, c, claim))
 		}
 	}
 	return failed
 }
 
-// gone waits until an object is gone. Another one may have its name by then.
-func gone(ctx context.Context, c client.Client, obj client.Object) error {
-	uid := obj.GetUID()
-	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) || err == nil && obj.GetUID() != uid {
+// untilGone waits until a claim is gone, and prints what its cluster waits for. Another claim may have its name by then.
+func (s *session) untilGone(ctx context.Context, c client.Client, claim *hivev1.ClusterClaim) error {
+	printed, away := "", false
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		found := &hivev1.ClusterClaim{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(claim), found)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && found.UID != claim.UID:
 			return true, nil
+		case err != nil:
+			return false, s.unanswered(ctx, err, &away)
 		}
-		return false, fatal(err)
+		away = false
+		running := hivev1.FindCondition(found.Status.Conditions, hivev1.ClusterClaimRunning)
+		if running != nil && running.Reason == hivev1.ReasonClusterDeleting && running.Message != printed {
+			s.tell("clusterclaim %s: %s", claim.Name, oneLine(running.Message))
+			printed = running.Message
+		}
+		return false, nil
 	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("the claim %s is not gone yet", claim.Name)
+	}
+	return err
 }
