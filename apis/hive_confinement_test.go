@@ -81,8 +81,8 @@ func (a api) installTLSRoutes(t *testing.T) {
 // The operator acts in the namespaces that it made for clusters of pools, and in those whose administrators allow hosted clusters; nowhere else.
 func TestTheOperatorIsConfinedToItsNamespaces(t *testing.T) {
 	a := newAPI(t)
-	made, allowed, own, free := a.namespace+"-made", a.namespace+"-allowed", a.namespace+"-own", a.namespace+"-free"
-	a.installPolicies(t, confinementFile, made, allowed, own, free)
+	made, allowed, own, free, back := a.namespace+"-made", a.namespace+"-allowed", a.namespace+"-own", a.namespace+"-free", a.namespace+"-back"
+	a.installPolicies(t, confinementFile, made, allowed, own, free, back)
 	ofPool := map[string]string{"hive.openshift.io/cluster-pool-name": "p", "hive.openshift.io/cluster-pool-namespace": "team"}
 	operator, admin := a.as(t, operatorName, "system:masters"), a
 	secret := func(namespace string) *corev1.Secret {
@@ -147,21 +147,34 @@ func TestTheOperatorIsConfinedToItsNamespaces(t *testing.T) {
 	require.NoError(t, a.Create(t.Context(), elsewhere), "the policy ignores clusters that another controller installs")
 	require.NoError(t, operator.Delete(t.Context(), namespaceNamed(made, nil)))
 
-	// Where people create namespaces for themselves, they do not make them the operator's.
-	tenant := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.namespace + "-tenant"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}},
-	}}
-	tenants := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: tenant.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tenant.Name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "tenant"}},
+	// Where people create namespaces for themselves, they do not make them the operator's, also not by an account with the operator's name.
+	user := a.withVerbsOnNamespaces(t, "tenant", free, "create")
+	for _, user := range []api{user, a.withVerbsOnNamespaces(t, "system:serviceaccount:tenant:pool-operator", free, "create")} {
+		for label, value := range map[string]string{"hive.openshift.io/cluster-pool-name": "p", "hive.openshift.io/cluster-pool-namespace": "team", "muster.io/hosted-clusters": "true"} {
+			assertRefused(t, user.Create(t.Context(), namespaceNamed(free, map[string]string{label: value})), "say in which namespaces pool-operator may act: leave them out")
+		}
 	}
-	require.NoError(t, admin.Create(t.Context(), tenant))
-	require.NoError(t, admin.Create(t.Context(), tenants))
-	user := a.as(t, "tenant")
-	require.Eventually(t, func() bool { return user.Create(t.Context(), namespaceNamed(free, nil), client.DryRunAll) == nil }, time.Minute, 50*time.Millisecond)
-	for label, value := range map[string]string{"hive.openshift.io/cluster-pool-name": "p", "hive.openshift.io/cluster-pool-namespace": "team", "muster.io/hosted-clusters": "true"} {
-		assertRefused(t, user.Create(t.Context(), namespaceNamed(free, map[string]string{label: value})), "say in which namespaces pool-operator may act: leave them out")
-	}
+	// The operator of v0.1 has no right to operate pools. Where it is put back, the policy is there still.
+	former := a.withVerbsOnNamespaces(t, "system:serviceaccount:former:pool-operator", free, "create", "delete", "get", "list", "watch")
+	require.NoError(t, former.Create(t.Context(), namespaceNamed(back, ofPool)))
 	require.NoError(t, user.Create(t.Context(), namespaceNamed(free, map[string]string{"team": "a"})))
 	require.NoError(t, admin.Patch(t.Context(), namespaceNamed(free, nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"muster.io/hosted-clusters":"true"}}}`))))
+}
+
+// withVerbsOnNamespaces is the API server as seen by a user with rights to namespaces of all names, and no others.
+func (a api) withVerbsOnNamespaces(t *testing.T, user, unused string, verbs ...string) api {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.namespace + "-" + user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}
+	admin := newClient(t, a.config)
+	require.NoError(t, admin.Create(t.Context(), role))
+	require.NoError(t, admin.Create(t.Context(), binding))
+	seen := a.as(t, user)
+	require.Eventually(t, func() bool { return seen.Create(t.Context(), namespaceNamed(unused, nil), client.DryRunAll) == nil }, time.Minute, 50*time.Millisecond)
+	return seen
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -140,15 +141,19 @@ func rollBack(t *testing.T, c *estate.Cluster, release string, had record) {
 	require.NoError(t, c.Local.Failed())
 }
 
-// works has the operators serve a new claim of an address, and a new InfraEnv, so that they have read what is there; both go again.
+// works has the operators serve a new claim of an address, a new InfraEnv, and a new pool, which makes a cluster, so that they have read what is there; all of them go again.
 func works(c *estate.Cluster, name string) {
 	c.Helper()
 	claim := &ipamv1.IPClaim{ObjectMeta: estate.Named(name)}
 	claim.Spec.Pool.Name = "rack"
 	env := &agentv1.InfraEnv{ObjectMeta: estate.Named(name)}
 	env.Spec.PullSecretRef.Name = "pull"
+	dev := &hivev1.ClusterPool{}
+	require.NoError(c, c.Get(c.Context(), client.ObjectKey{Namespace: estate.Team, Name: "dev"}, dev))
+	another := &hivev1.ClusterPool{ObjectMeta: estate.Named(name), Spec: *dev.Spec.DeepCopy()}
 	c.Make(claim)
 	c.Make(env)
+	c.Make(another)
 	require.EventuallyWithT(c, func(collect *assert.CollectT) {
 		require.NoError(collect, c.Get(c.Context(), client.ObjectKeyFromObject(claim), claim))
 		require.NotNil(collect, claim.Status.Address)
@@ -157,8 +162,13 @@ func works(c *estate.Cluster, name string) {
 		pool := &hivev1.ClusterPool{}
 		require.NoError(collect, c.Get(c.Context(), client.ObjectKey{Namespace: estate.Team, Name: "dev"}, pool))
 		assert.EqualValues(collect, 1, pool.Status.Size)
+		clusters := &hivev1.ClusterDeploymentList{}
+		require.NoError(collect, c.List(c.Context(), clusters))
+		assert.True(collect, slices.ContainsFunc(clusters.Items, func(cluster hivev1.ClusterDeployment) bool {
+			return cluster.Spec.ClusterPoolRef != nil && cluster.Spec.ClusterPoolRef.PoolName == name
+		}), "the pool makes clusters")
 	}, estate.Patience, estate.Interval)
-	for _, object := range []client.Object{claim, env} {
+	for _, object := range []client.Object{claim, env, another} {
 		require.NoError(c, c.Delete(c.Context(), object))
 		require.EventuallyWithT(c, func(collect *assert.CollectT) {
 			assert.Error(collect, c.Get(c.Context(), client.ObjectKeyFromObject(object), object))
