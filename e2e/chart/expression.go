@@ -37,17 +37,17 @@ func items(value string) string { return mark("items", value) }
 func literal(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
-		text := "(dict"
+		words := []string{"dict"}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			text += fmt.Sprintf(" `%s` %s", name, literal(v[name]))
+			words = append(words, "`"+name+"`", literal(v[name]))
 		}
-		return text + ")"
+		return "(" + strings.Join(words, " ") + ")"
 	case []any:
-		text := "(list"
+		words := []string{"list"}
 		for _, item := range v {
-			text += " " + literal(item)
+			words = append(words, literal(item))
 		}
-		return text + ")"
+		return "(" + strings.Join(words, " ") + ")"
 	case string:
 		return "`" + v + "`"
 	}

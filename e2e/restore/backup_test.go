@@ -49,7 +49,7 @@ func TestABackupMayHaveThousandsOfNamespaces(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(answers, "clusterdeployments.hive.openshift.io"), content, 0o600))
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
 	script := "#!/bin/sh\ncase $2 in crd) echo customresourcedefinition.apiextensions.k8s.io/clusterdeployments.hive.openshift.io ;; *) cat '" + answers + "'/\"$2\" ;; esac\n"
-	require.NoError(t, os.WriteFile(kubectl, []byte(script), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(kubectl, []byte(script), 0o700))
 
 	backup, err := checkout.Path("hack", "backup")
 	require.NoError(t, err)
