@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -23,12 +22,13 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/console/assets"
 	"github.com/muster-io/muster/agent-service/internal/console/inprocess"
 	"github.com/muster-io/muster/agent-service/internal/console/kubeclient"
+	"github.com/muster-io/muster/agent-service/internal/console/location"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 )
 
 // Base is the path below which all screens are.
-const Base = "/console"
+const Base = location.Base
 
 // csrfField is the field of forms that repeats the CSRF token of the session.
 const csrfField = "csrf"
@@ -103,12 +103,9 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc(Base+"/", func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, nil, &refusal{http.StatusNotFound, t("error.nowhere")})
 	})
-	protection := http.NewCrossOriginProtection()
-	if at, err := url.Parse(o.URL); err == nil && at.Host != "" {
-		// A proxy may pass a host of its own on, with which the origin of forms is compared where browsers send no Sec-Fetch-Site: without TLS.
-		if err := protection.AddTrustedOrigin(at.Scheme + "://" + at.Host); err != nil {
-			return nil, fmt.Errorf("trusting forms of %s: %w", o.URL, err)
-		}
+	protection, err := location.Protection(o.URL)
+	if err != nil {
+		return nil, err
 	}
 	return protection.Handler(hardened(mux)), nil
 }
@@ -179,8 +176,8 @@ func (c *console) signedIn(serve func(*visit) error) http.Handler {
 		s, err := c.vault.Open(r)
 		switch {
 		case err == nil:
-		case crossSite(r): // the person may be signed in all the same
-			c.follow(w, t("follow.title"), localURL(r.URL.RequestURI()))
+		case location.CrossSite(r): // the person may be signed in all the same
+			c.follow(w, t("follow.title"), location.Local(r.URL.RequestURI()))
 			return
 		default:
 			c.toSignIn(w, r)
@@ -203,7 +200,7 @@ func (c *console) signedIn(serve func(*visit) error) http.Handler {
 func (c *console) toSignIn(w http.ResponseWriter, r *http.Request) {
 	target := signInURL
 	if r.Method == http.MethodGet {
-		target = signInFor(r.URL.RequestURI())
+		target = location.SignInFor(r.URL.RequestURI())
 	}
 	switch {
 	case r.Header.Get("HX-Request") != "":

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/console/location"
 )
 
 func TestASignInLeadsToPagesOfTheConsoleAlone(t *testing.T) {
@@ -38,14 +40,14 @@ func TestASignInLeadsToPagesOfTheConsoleAlone(t *testing.T) {
 		"a tab":                         {"/console/\t/evil.example.com", "/console/"},
 		"the sign-in itself":            {"/console/sign-in?next=%2Fconsole%2Fsign-in", "/console/"},
 		"a start of a flow":             {"/console/sign-in/oidc", "/console/"},
-		"too long":                      {"/console/machines?search=" + strings.Repeat("a", maxNext), "/console/"},
+		"too long":                      {"/console/machines?search=" + strings.Repeat("a", 2048), "/console/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, one.want, localURL(one.given))
+			assert.Equal(t, one.want, location.Local(one.given))
 			c := served(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })
 			answer := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodGet, signInURL, http.NoBody)
-			r.URL.RawQuery = url.Values{nextField: {one.given}}.Encode()
+			r.URL.RawQuery = url.Values{location.NextField: {one.given}}.Encode()
 			c.ServeHTTP(answer, r)
 			require.Equal(t, http.StatusSeeOther, answer.Code, "no token is asked for")
 			assert.Equal(t, one.want, answer.Header().Get("Location"))

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/console/assets"
+	"github.com/muster-io/muster/agent-service/internal/console/location"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
@@ -62,9 +63,9 @@ func (f frame) CSRF() string {
 // SignIn is where the page leads to once its session has ended.
 func (f frame) SignIn() string {
 	if f.Form {
-		return signInFor(Base + "/" + f.Section)
+		return location.SignInFor(Base + "/" + f.Section)
 	}
-	return signInFor(f.URL)
+	return location.SignInFor(f.URL)
 }
 
 // Entry is an entry of the navigation.

@@ -7,19 +7,19 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/console/inprocess"
+	"github.com/muster-io/muster/agent-service/internal/console/location"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 )
 
 const (
-	signInURL  = Base + "/sign-in"
+	signInURL  = location.SignIn
 	flowCookie = "muster-console-flow"
 	flowPath   = signInURL + "/oidc"
 	// Callback is where an issuer sends people back to.
@@ -28,9 +28,9 @@ const (
 
 // signInPage asks for a token; where the API asks for none, it begins a session at once.
 func (c *console) signInPage(w http.ResponseWriter, r *http.Request) {
-	next := localURL(r.URL.Query().Get(nextField))
+	next := location.Local(r.URL.Query().Get(location.NextField))
 	if c.accepted(r, "") == nil && c.vault.Begin(w, "", c.HTTPS) == nil {
-		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localURL lets addresses of the console through only
+		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // location.Local lets addresses of the console through only
 		return
 	}
 	c.askToken(w, http.StatusOK, "", next)
@@ -41,7 +41,9 @@ func (c *console) signInPage(w http.ResponseWriter, r *http.Request) {
 type signInBody struct{ Problem, Issuer, Next string }
 
 // Flow is the address where a sign-in at the issuer begins.
-func (b signInBody) Flow() string { return flowPath + "?" + url.Values{nextField: {b.Next}}.Encode() }
+func (b signInBody) Flow() string {
+	return flowPath + "?" + url.Values{location.NextField: {b.Next}}.Encode()
+}
 
 func (c *console) askToken(w http.ResponseWriter, status int, problem, next string) {
 	body := signInBody{Problem: problem, Next: next}
@@ -53,8 +55,8 @@ func (c *console) askToken(w http.ResponseWriter, status int, problem, next stri
 
 // signIn begins a session with a token that a person pasted.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
-	next := localURL(r.PostFormValue(nextField))
-	if c.HTTPS && insecure(r.Header.Get("Origin")) { // the page for signing in would come again, without a word
+	next := location.Local(r.PostFormValue(location.NextField))
+	if c.HTTPS && location.Insecure(r.Header.Get("Origin")) { // the page for signing in would come again, without a word
 		c.askToken(w, http.StatusBadRequest, t("signin.insecure", c.URL+Base), next)
 		return
 	}
@@ -62,13 +64,7 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 		c.signInFailed(w, err, next)
 		return
 	}
-	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localURL lets addresses of the console through only
-}
-
-// insecure is true for an origin of which browsers keep no cookies that are Secure.
-func insecure(origin string) bool {
-	at, err := url.Parse(origin)
-	return err == nil && at.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, at.Hostname())
+	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // location.Local lets addresses of the console through only
 }
 
 // beginSession begins a session with a token that the API accepts.
@@ -123,7 +119,7 @@ type flow struct {
 
 // startFlow sends a person to the issuer.
 func (c *console) startFlow(w http.ResponseWriter, r *http.Request) {
-	f := flow{Next: localURL(r.URL.Query().Get(nextField))}
+	f := flow{Next: location.Local(r.URL.Query().Get(location.NextField))}
 	var issuer string
 	var err error
 	if f.Flow, issuer, err = c.SignIn.Begin(r.Context(), c.Now()); err != nil {
@@ -151,7 +147,7 @@ func (c *console) finishFlow(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie(flowCookie); err == nil {
 		_ = c.vault.Unseal(flowCookie, cookie.Value, &f)
 	}
-	next := localURL(f.Next)
+	next := location.Local(f.Next)
 	idToken, err := c.SignIn.Finish(r.Context(), f.Flow, r.URL.Query(), c.Now())
 	if err == nil {
 		err = c.beginSession(w, r, idToken)
