@@ -6,6 +6,7 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -97,11 +98,9 @@ func (st *changeStream) sees(changes []domain.Change) (bool, error) {
 	return false, nil
 }
 
-// beginStream answers with the headers of server-sent events.
+// beginStream answers with the headers of server-sent events, which nginx hands on as they come.
 func beginStream(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx, and proxies that know its header, hand on what comes
+	maps.Copy(w.Header(), http.Header{"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"}})
 	w.WriteHeader(http.StatusOK)
 }
 
