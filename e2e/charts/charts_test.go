@@ -304,7 +304,7 @@ func TestAnAPIServerTakesIt(t *testing.T) {
 	c, err := client.New(config, client.Options{})
 	require.NoError(t, err)
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "platform"}}}
-	require.NoError(t, c.Create(t.Context(), namespace))
+	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), namespace)))
 	each(t, func(t *testing.T, _, dir string) {
 		for _, object := range must(t, dir, nil) {
 			require.NoError(t, c.Create(t.Context(), object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())

@@ -40,7 +40,7 @@ const (
 	patience = time.Minute
 )
 
-// helm is Helm for a namespace of a cluster that has neither a chart nor a kind of ours.
+// helm is Helm for a namespace of a cluster.
 type helm struct {
 	*testing.T
 	client.Client
@@ -49,16 +49,22 @@ type helm struct {
 	kubeconfig string
 }
 
+// newHelm returns one for a cluster that has neither a chart nor a kind of ours.
 func newHelm(t *testing.T) helm {
 	t.Helper()
 	plane, config := environmenttest.ControlPlane(t)
+	return helmFor(t, config, plane.Kubeconfig())
+}
+
+func helmFor(t *testing.T, config *rest.Config, kubeconfig string) helm {
+	t.Helper()
 	flags := genericclioptions.NewConfigFlags(false)
-	flags.KubeConfig, flags.Namespace = new(plane.Kubeconfig()), new(platform)
+	flags.KubeConfig, flags.Namespace = &kubeconfig, new(platform)
 	cfg := &action.Configuration{}
 	require.NoError(t, cfg.Init(flags, platform, "secret", t.Logf))
 	c, err := client.New(config, client.Options{})
 	require.NoError(t, err)
-	return helm{t, c, config, cfg, plane.Kubeconfig()}
+	return helm{t, c, config, cfg, kubeconfig}
 }
 
 // install installs the chart of an operator with a value.
