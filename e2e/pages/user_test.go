@@ -16,6 +16,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
@@ -24,8 +27,9 @@ import (
 // user has a shell in a directory with what the checkout has, and kubectl for a cluster. What commands write stays out of the checkout.
 type user struct {
 	*testing.T
-	env []string
-	dir string
+	env     []string
+	dir     string
+	cluster client.Client
 }
 
 func newUser(t *testing.T, kubeconfig string) user {
@@ -41,7 +45,11 @@ func newUser(t *testing.T, kubeconfig string) user {
 	}
 	// A reader has no programs of the checkout on the PATH, as make has: one of them is named install.
 	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool { return dir == filepath.Join(root, "bin") })
-	return user{t, append(os.Environ(), "PATH="+strings.Join(append([]string{programs}, path...), ":"), "KUBECONFIG="+kubeconfig), dir}
+	config, err := environment.Read(kubeconfig)
+	require.NoError(t, err)
+	cluster, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	return user{t, append(os.Environ(), "PATH="+strings.Join(append([]string{programs}, path...), ":"), "KUBECONFIG="+kubeconfig), dir, cluster}
 }
 
 // of is the same user for a part of the test.
@@ -113,7 +121,8 @@ var namespaced = regexp.MustCompile(`\bnamespace: ([a-z0-9-]+)`)
 func (u user) submit(command, text string) {
 	u.Helper()
 	for _, name := range namespaced.FindAllStringSubmatch(text, -1) {
-		u.run("kubectl create namespace " + name[1] + " --dry-run=client -o yaml | kubectl apply -f -")
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name[1]}}
+		require.NoError(u, client.IgnoreAlreadyExists(u.cluster.Create(u.Context(), namespace)))
 	}
 	require.EventuallyWithT(u, func(c *assert.CollectT) {
 		_, err := u.try(command, text)
