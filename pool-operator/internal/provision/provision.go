@@ -111,7 +111,7 @@ type Observation struct {
 	// counting from where it was. A runtime may forget it over a restart of the operator.
 	Failures int32
 	// Outdated says that what the cluster is reached with, its serving certificate and the administrator's credentials, does not exist yet, ends soon, or is for another
-	// address than the cluster has now; or that what keeps other connections from it is missing. Renew makes it anew.
+	// address than the cluster has now; or that what leads connections to it and keeps others from it is not as it was made. Renew makes it anew.
 	Outdated bool
 	// Superseded says that a program keeps a cluster that starts from becoming ready, and that the next start runs other programs than those that it was started with. What
 	// runs stays as it is until then.

@@ -30,6 +30,11 @@ const (
 	account    = 65532
 )
 
+// selector selects the one pod of a cluster. Another pod of the StatefulSet, as where another client scales it, has an etcd of its own, with other data.
+func selector(ref provision.ClusterRef) map[string]string {
+	return map[string]string{Label: string(ref.UID), appsv1.StatefulSetPodNameLabel: podName(ref)}
+}
+
 // service is the Service in front of a cluster. The exposure that it records may be empty.
 func service(ref provision.ClusterRef, expose Exposure, recorded string) *corev1ac.ServiceApplyConfiguration {
 	annotations := map[string]string{NameAnnotation: ref.Name}
@@ -38,7 +43,7 @@ func service(ref provision.ClusterRef, expose Exposure, recorded string) *corev1
 	}
 	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithAnnotations(annotations).WithSpec(corev1ac.ServiceSpec().
 		WithType(expose.serviceType()).
-		WithSelector(map[string]string{Label: string(ref.UID)}).
+		WithSelector(selector(ref)).
 		WithPorts(corev1ac.ServicePort().WithName("api").WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
 }
 

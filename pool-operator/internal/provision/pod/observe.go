@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -227,7 +228,7 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 	if serving := f.serving(); serving != nil && f.secret != nil {
 		o.URL, o.AccessID = string(serving.Data[urlKey]), accessOf(f).ID()
 	}
-	o.Outdated = f.secret != nil && f.wanted() && !f.isolated(ref)
+	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || f.service != nil && !f.leads(ref))
 	if f.service == nil || f.secret == nil || legacy(f.secret) {
 		return
 	}
@@ -245,6 +246,16 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 // isolated says whether the network policy of the cluster is there and as it was made: policies of a namespace add up, so that a rule more is a way in.
 func (f found) isolated(ref provision.ClusterRef) bool {
 	return f.policy != nil && equality.Semantic.DeepEqual(f.policy.Spec, isolation(ref))
+}
+
+// scaled says whether another client asked for more pods than one. Each has an etcd of its own.
+func (f found) scaled() bool {
+	return f.set != nil && f.set.DeletionTimestamp == nil && f.set.Spec.Replicas != nil && *f.set.Spec.Replicas > 1
+}
+
+// leads says whether the Service selects the pod of the cluster and no other.
+func (f found) leads(ref provision.ClusterRef) bool {
+	return maps.Equal(f.service.Spec.Selector, selector(ref))
 }
 
 // accessOf returns the administrator's credentials.

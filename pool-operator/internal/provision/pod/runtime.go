@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -114,21 +115,27 @@ func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) 
 	return r.options.Client.Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 }
 
-// Stop implements the port. It retries after a concurrent change of the StatefulSet, as by its controller.
+// Stop implements the port.
 func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return r.record(ref, "stopping", r.scale(ctx, ref, func(int32) int32 { return 0 }))
+}
+
+// scale changes how many pods the StatefulSet of a cluster has. It retries after a concurrent change of the StatefulSet, as by its controller.
+func (r *Runtime) scale(ctx context.Context, ref provision.ClusterRef, replicas func(int32) int32) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var current appsv1.StatefulSet
 		if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &current); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if current.Spec.Replicas != nil && *current.Spec.Replicas == 0 {
+		has := ptr.Deref(current.Spec.Replicas, 1)
+		want := replicas(has)
+		if has == want {
 			return nil
 		}
-		stopped := current.DeepCopy()
-		stopped.Spec.Replicas = new(int32(0))
-		return r.options.Client.Patch(ctx, stopped, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+		scaled := current.DeepCopy()
+		scaled.Spec.Replicas = &want
+		return r.options.Client.Patch(ctx, scaled, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 	})
-	return r.record(ref, "stopping", err)
 }
 
 // Delete implements the port. The Secret goes last: for as long as it is there, the cluster is, and Delete is called again.

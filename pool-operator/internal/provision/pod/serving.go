@@ -70,10 +70,21 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 			return err
 		}
 	}
-	if f.service == nil || legacy(f.secret) {
+	if f.scaled() {
+		if err := r.scale(ctx, ref, func(replicas int32) int32 { return min(replicas, 1) }); err != nil {
+			return err
+		}
+	}
+	if f.service == nil {
 		return nil
 	}
-	if !r.options.exposed(ref, f) {
+	if legacy(f.secret) {
+		if f.leads(ref) {
+			return nil
+		}
+		return r.expose(ctx, ref, f.secret, f.service)
+	}
+	if !f.leads(ref) || !r.options.exposed(ref, f) {
 		if err := r.expose(ctx, ref, f.secret, f.service); err != nil {
 			return err
 		}
