@@ -141,7 +141,7 @@ func read[T client.Object](ctx context.Context, c client.Client, ref provision.C
 // judge says what the objects mean, before the cluster itself is asked.
 func (f found) judge() provision.Observation {
 	switch {
-	case f.secret == nil && f.set == nil && f.pod == nil && f.volume == nil:
+	case f.secret == nil && f.set == nil && f.pod == nil && f.volume == nil && !f.policyGoes():
 		return provision.Observation{State: provision.StateAbsent}
 	case f.secret == nil && f.set != nil && f.set.DeletionTimestamp == nil:
 		return provision.Observation{State: provision.StateFailed, Problem: &provision.Problem{
@@ -247,6 +247,9 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 func (f found) isolated(ref provision.ClusterRef) bool {
 	return f.policy != nil && equality.Semantic.DeepEqual(f.policy.Spec, isolation(ref))
 }
+
+// policyGoes says whether the network policy is there until pods are gone that it belongs to.
+func (f found) policyGoes() bool { return f.policy != nil && len(f.policy.OwnerReferences) > 0 }
 
 // scaled says whether another client asked for more pods than one. Each has an etcd of its own.
 func (f found) scaled() bool {

@@ -7,13 +7,17 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
 
@@ -63,6 +67,29 @@ func TestANetworkPolicyThatAnotherClientChangesIsMadeWhatItWas(t *testing.T) {
 			require.Equal(t, spec, policy.Spec)
 		})
 	}
+}
+
+// The programs go on for the grace period of their pod, and must not reach the network meanwhile.
+func TestTheNetworkPolicyOfAClusterStaysUntilItsPodHasEnded(t *testing.T) {
+	e := newExposed(t, 10, pod.Options{})
+	e.start()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.ref.Namespace, Name: e.ref.ObjectName() + "-0"}}
+	require.Eventually(t, func() bool { return e.client.Get(t.Context(), client.ObjectKeyFromObject(p), p) == nil }, patience, 50*time.Millisecond)
+	p.Finalizers = []string{"example.com/node"} // there is no node whose kubelet would keep it
+	require.NoError(t, e.client.Update(t.Context(), p))
+	key := client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName()}
+	for range 2 {
+		require.NoError(t, e.runtime.Delete(t.Context(), e.ref))
+		require.Eventually(t, func() bool {
+			return e.client.Get(t.Context(), client.ObjectKeyFromObject(p), p) == nil && p.DeletionTimestamp != nil
+		}, patience, 50*time.Millisecond)
+		require.NoError(t, e.client.Get(t.Context(), key, &networkingv1.NetworkPolicy{}))
+		require.Equal(t, provision.StateDeleting, e.observe().State)
+	}
+	p.Finalizers = nil
+	require.NoError(t, e.client.Update(t.Context(), p))
+	require.Eventually(t, func() bool { return e.observe().State == provision.StateAbsent }, patience, 50*time.Millisecond)
+	require.True(t, apierrors.IsNotFound(e.client.Get(t.Context(), key, &networkingv1.NetworkPolicy{})), "it is left behind")
 }
 
 func TestNetworkPoliciesWakeTheirCluster(t *testing.T) {

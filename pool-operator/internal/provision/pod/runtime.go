@@ -145,20 +145,58 @@ func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
 			return r.record(ref, "deleting", err)
 		}
 	}
-	for _, object := range []client.Object{
+	running := []client.Object{
 		&corev1.Service{ObjectMeta: named(ref, objectName(ref))},
 		&appsv1.StatefulSet{ObjectMeta: named(ref, objectName(ref))},
-		&networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))},
+	}
+	kept := []client.Object{
 		&corev1.PersistentVolumeClaim{ObjectMeta: named(ref, volumeName(ref))},
 		&corev1.Secret{ObjectMeta: named(ref, ref.ServingName())},
 		&corev1.Secret{ObjectMeta: named(ref, objectName(ref))},
-	} {
+	}
+	err := r.deleteObjects(ctx, running)
+	if err == nil {
+		err = r.deletePolicy(ctx, ref)
+	}
+	if err == nil {
+		err = r.deleteObjects(ctx, kept)
+	}
+	if err == nil {
+		r.changes.Add(ref)
+	}
+	return r.record(ref, "deleting", err)
+}
+
+func (r *Runtime) deleteObjects(ctx context.Context, objects []client.Object) error {
+	for _, object := range objects {
 		if err := r.deleteObject(ctx, object); err != nil {
-			return r.record(ref, "deleting", err)
+			return err
 		}
 	}
-	r.changes.Add(ref)
-	return r.record(ref, "deleting", nil)
+	return nil
+}
+
+// deletePolicy deletes the network policy of a cluster that has no StatefulSet any more. While pods of it end, which takes their grace period, the policy belongs to them, so that
+// the garbage collector deletes it when they are gone and not before.
+func (r *Runtime) deletePolicy(ctx context.Context, ref provision.ClusterRef) error {
+	pods := &corev1.PodList{}
+	if err := r.options.Client.List(ctx, pods, client.InNamespace(ref.Namespace), client.MatchingLabels{Label: string(ref.UID)}); err != nil {
+		return err
+	}
+	if len(pods.Items) == 0 {
+		return r.deleteObject(ctx, &networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))})
+	}
+	policy, err := read(ctx, r.options.Client, ref, objectName(ref), &networkingv1.NetworkPolicy{})
+	if err != nil || policy == nil {
+		return err
+	}
+	owned := policy.DeepCopy()
+	owned.OwnerReferences = nil
+	for i := range pods.Items {
+		owned.OwnerReferences = append(owned.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pods.Items[i].Name, UID: pods.Items[i].UID})
+	}
+	err = r.options.Client.Patch(ctx, owned, client.MergeFrom(policy), client.FieldOwner(FieldOwner))
+	return client.IgnoreNotFound(err)
 }
 
 // deleteObject deletes the object that exists now, and not one that another client creates under the same name in the meantime.
