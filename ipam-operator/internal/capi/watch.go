@@ -6,6 +6,7 @@ package capi
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -43,20 +44,26 @@ func OnChange(handle func(context.Context, client.Object, workqueue.TypedRateLim
 	}
 }
 
-// discovery waits for a kind that is not there yet: its CustomResourceDefinition says when it is.
+// discovery waits for a kind that is not there yet: its CustomResourceDefinition says when it is. Later that says when the version is served no more that was started with.
 type discovery struct {
 	mapper meta.RESTMapper
+	live   client.Reader
 	kind   schema.GroupKind
 	start  func(schema.GroupVersionKind) error
-	mu     sync.Mutex
-	done   bool
+	// unserved has the error that ends the operator.
+	unserved chan error
+
+	mu sync.Mutex
+	// version is what was started with; empty before.
+	version string
 }
 
 // Discover calls start once, as soon as a kind is served: at once, or when the CustomResourceDefinition of this name
-// appears.
+// appears. The manager ends with an error when the version that start was called with is not served any more, as after an upgrade of what serves the kind: its caches would go on with
+// what they had. The next start takes the version that is served then.
 func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(schema.GroupVersionKind) error) error {
-	d := &discovery{mapper: mgr.GetRESTMapper(), kind: kind, start: start}
-	if err := d.try(); err == nil || !meta.IsNoMatchError(err) {
+	d := &discovery{mapper: mgr.GetRESTMapper(), live: mgr.GetAPIReader(), kind: kind, start: start, unserved: make(chan error, 1)}
+	if err := d.try(); err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}
 	obj := &metav1.PartialObjectMetadata{}
@@ -67,6 +74,9 @@ func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(sc
 		WatchesMetadata(obj, &handler.EnqueueRequestForObject{}, builder.WithPredicates(named)).
 		WithOptions(controller.TypedOptions[reconcile.Request]{NeedLeaderElection: new(false)}).
 		Complete(tracing.Reconciler("discovery-"+crd, outcome.Reconciler[ctrl.Request](d)))
+	if err == nil {
+		err = mgr.Add(d)
+	}
 	if err != nil {
 		return fmt.Errorf("watching for %s: %w", crd, err)
 	}
@@ -76,7 +86,7 @@ func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(sc
 func (d *discovery) try() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done {
+	if d.version != "" {
 		return nil
 	}
 	mapping, err := d.mapper.RESTMapping(d.kind)
@@ -86,11 +96,38 @@ func (d *discovery) try() error {
 	if err := d.start(mapping.GroupVersionKind); err != nil {
 		return err
 	}
-	d.done = true
+	d.version = mapping.GroupVersionKind.Version
 	return nil
 }
 
-// Reconcile looks whether the kind is served by now; between its definition and that lies a moment, hence the back-off.
-func (d *discovery) Reconcile(context.Context, ctrl.Request) (ctrl.Result, error) {
-	return ctrl.Result{}, d.try()
+// Reconcile looks whether the kind is served by now; between its definition and that lies a moment, hence the back-off. Of one that was started it looks whether the version still is.
+func (d *discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := d.live.Get(ctx, req.NamespacedName, definition); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the caches are told that its objects are gone
+	}
+	if err := d.try(); err != nil {
+		return ctrl.Result{}, err
+	}
+	isServed := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == d.version && v.Served }
+	if !slices.ContainsFunc(definition.Spec.Versions, isServed) {
+		select {
+		case d.unserved <- fmt.Errorf("%s is not served as %s any more: start again to read the version that is", d.kind, d.version):
+		default: // it was said before
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: the caches of all replicas are concerned.
+func (d *discovery) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (d *discovery) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.unserved:
+		return err
+	}
 }
