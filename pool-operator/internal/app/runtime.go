@@ -58,8 +58,11 @@ func newPodRuntime(mgr ctrl.Manager, o Options) (clusterdeployment.Runtime, erro
 	if err != nil {
 		return nil, fmt.Errorf("preparing hosted clusters in pods: %w", err)
 	}
+	reopen := func() (client.Client, error) {
+		return client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme()})
+	}
 	options := pod.Options{
-		Client: direct, Images: pod.OneImage(o.HostedImage), VolumeSize: size, StorageClass: o.HostedStorageClass,
+		Client: direct, Reopen: reopen, Images: pod.OneImage(o.HostedImage), VolumeSize: size, StorageClass: o.HostedStorageClass,
 		Expose: pod.Exposure(o.HostedExpose), Address: o.HostedAddress, NodeAddress: o.HostedNodeAddress,
 	}
 	if options.Expose == pod.ExposeGateway {

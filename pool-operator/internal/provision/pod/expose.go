@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -101,15 +102,38 @@ func serviceURL(ref provision.ClusterRef) string {
 	return fmt.Sprintf("https://%s.%s.svc:%d", objectName(ref), ref.Namespace, port)
 }
 
-// route is the TLSRoute of a cluster, in the version that the API server prefers.
-func (r *Runtime) route(ref provision.ClusterRef, host string) (*unstructured.Unstructured, error) {
-	mapping, err := r.options.Client.RESTMapper().RESTMapping(tlsRoute)
-	if meta.IsNoMatchError(err) {
-		return nil, &provision.Problem{Reason: provision.ReasonRefused,
+// isUnserved says whether a request was for a kind, or a version of it, that the API server does not serve; an object that is missing is another thing.
+func isUnserved(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.IsUnexpectedServerError(err)
+}
+
+// onRoutes does something with TLSRoutes. Where they are not served in the version that this process has read, as after an upgrade of Gateway API, it does it again with what is served now.
+func (r *Runtime) onRoutes(do func(client.Client) error) error {
+	r.mu.Lock()
+	c := r.routes
+	r.mu.Unlock()
+	err := do(c)
+	if isUnserved(err) && r.options.Reopen != nil {
+		if c, err = r.options.Reopen(); err != nil {
+			return fmt.Errorf("looking for the kind TLSRoute: %w", err)
+		}
+		r.mu.Lock()
+		r.routes = c
+		r.mu.Unlock()
+		err = do(c)
+	}
+	if isUnserved(err) {
+		return &provision.Problem{Reason: provision.ReasonRefused,
 			Message: "hosted clusters are exposed through a Gateway, and this cluster has no kind TLSRoute: install the CustomResourceDefinitions of Gateway API"}
 	}
+	return err
+}
+
+// route is the TLSRoute of a cluster, in the version that the API server prefers as far as the client knows.
+func (r *Runtime) route(c client.Client, ref provision.ClusterRef, host string) (*unstructured.Unstructured, error) {
+	mapping, err := c.RESTMapper().RESTMapping(tlsRoute)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the kind TLSRoute: %w", err)
+		return nil, err
 	}
 	labels := map[string]any{}
 	for name, value := range labelsOf(ref) {
@@ -157,15 +181,23 @@ func (o *Options) exposed(ref provision.ClusterRef, f found) bool {
 
 // routed are the host names that the TLSRoute of a cluster leads to it, none where there is no route.
 func (r *Runtime) routed(ctx context.Context, ref provision.ClusterRef) ([]string, error) {
-	route, err := r.route(ref, "any")
-	if err != nil {
-		return nil, ignoreMissing(err)
-	}
-	if err := r.options.Client.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	hosts, _, err := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
-	return hosts, err
+	var hosts []string
+	err := r.onRoutes(func(c client.Client) error {
+		route, err := r.route(c, ref, "any")
+		if err != nil {
+			return err
+		}
+		err = c.Get(ctx, client.ObjectKeyFromObject(route), route)
+		if err != nil && !isUnserved(err) {
+			return client.IgnoreNotFound(err)
+		}
+		if err != nil {
+			return err
+		}
+		hosts, _, err = unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
+		return err
+	})
+	return hosts, ignoreMissing(err)
 }
 
 // ignoreMissing returns nil where the kind of routes is missing.
@@ -213,25 +245,29 @@ func (r *Runtime) applyRoute(ctx context.Context, ref provision.ClusterRef, name
 	if err != nil {
 		return err
 	}
-	route, err := r.route(ref, address.Hostname())
-	if err != nil {
-		return err
-	}
 	service := &corev1.Service{}
 	if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), service); err != nil {
 		return err
 	}
-	route.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}})
-	return r.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(route), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	return r.onRoutes(func(c client.Client) error {
+		route, err := r.route(c, ref, address.Hostname())
+		if err != nil {
+			return err
+		}
+		route.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}})
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(route), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	})
 }
 
 // deleteRoute deletes the route. Where there is no such kind, there is none.
 func (r *Runtime) deleteRoute(ctx context.Context, ref provision.ClusterRef) error {
-	route, err := r.route(ref, "any")
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	return r.deleteObject(ctx, route)
+	return ignoreMissing(r.onRoutes(func(c client.Client) error {
+		route, err := r.route(c, ref, "any")
+		if err != nil {
+			return err
+		}
+		return deleteObject(ctx, c, route)
+	}))
 }
 
 // ParseGateway reads namespace/name.

@@ -221,6 +221,40 @@ func TestAGatewayRoutesByName(t *testing.T) {
 	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), key, route)), "it goes with the cluster")
 }
 
+// Gateway API 1.5 serves TLSRoutes in v1 and no more in the versions before, while the operator runs.
+func TestRoutesFollowAnUpgradeOfGatewayAPI(t *testing.T) {
+	installTLSRoute(t)
+	e := newExposed(t, 11, pod.Options{
+		Expose: pod.ExposeGateway, Gateway: types.NamespacedName{Namespace: "infra", Name: "public"}, Address: "https://{clusterName}.{baseDomain}:443",
+		Reopen: func() (client.Client, error) { return newClient(t), nil },
+	})
+	e.start()
+	require.NotNil(t, e.route())
+	upgrade := []byte(`[{"op":"copy","from":"/spec/versions/0","path":"/spec/versions/1"},{"op":"replace","path":"/spec/versions/1/name","value":"v1"},` +
+		`{"op":"replace","path":"/spec/versions/0/served","value":false},{"op":"replace","path":"/spec/versions/0/storage","value":false}]`)
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "tlsroutes.gateway.networking.k8s.io"}}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	require.NoError(t, e.client.Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, upgrade)))
+	route := &unstructured.Unstructured{}
+	route.SetAPIVersion("gateway.networking.k8s.io/v1")
+	route.SetKind("TLSRoute")
+	key := client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName()}
+	read := func() error { return newClient(t).Get(t.Context(), key, route) }
+	require.Eventually(t, func() bool { return read() == nil }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { // one replica of the API server after the other serves it
+		o, err := e.runtime.Observe(t.Context(), e.ref)
+		return err == nil && !o.Outdated
+	}, patience, 50*time.Millisecond)
+
+	require.NoError(t, newClient(t).Delete(t.Context(), route))
+	require.True(t, e.observe().Outdated)
+	e.renew()
+	require.False(t, e.observe().Outdated)
+	require.NoError(t, read())
+	require.NoError(t, e.runtime.Delete(t.Context(), e.ref))
+	require.True(t, apierrors.IsNotFound(read()), "it goes with the cluster")
+}
+
 // route returns the TLSRoute of the cluster, nil when there is none.
 func (e *exposed) route() *unstructured.Unstructured {
 	e.Helper()

@@ -50,6 +50,8 @@ func imagesOf(set *appsv1.StatefulSet) Images {
 type Options struct {
 	// Client reads and writes without a cache: what a pass did must be seen by the same pass.
 	Client client.Client
+	// Reopen returns a client like Client that has read anew which kinds are served, and in which versions; nil where that does not change.
+	Reopen func() (client.Client, error)
 	// Images of the containers. A change reaches a cluster when it is next started.
 	Images Images
 	// VolumeSize of etcd's data; default 2Gi.

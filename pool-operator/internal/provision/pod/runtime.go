@@ -31,6 +31,8 @@ type Runtime struct {
 	changes *changes.Changes
 
 	mu sync.Mutex
+	// routes reads and writes TLSRoutes.
+	routes client.Client
 	// failures are of what could not even be asked for; what fails later is seen on the pod.
 	failures map[provision.ClusterRef]failure
 }
@@ -45,7 +47,7 @@ type failure struct {
 // New returns a runtime. It starts nothing; Watch brings its wake-ups.
 func New(options Options) *Runtime {
 	options.setDefaults()
-	return &Runtime{options: options, changes: changes.New(), failures: map[provision.ClusterRef]failure{}}
+	return &Runtime{options: options, changes: changes.New(), routes: options.Client, failures: map[provision.ClusterRef]failure{}}
 }
 
 // Changes implements the port.
@@ -169,7 +171,7 @@ func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
 
 func (r *Runtime) deleteObjects(ctx context.Context, objects []client.Object) error {
 	for _, object := range objects {
-		if err := r.deleteObject(ctx, object); err != nil {
+		if err := deleteObject(ctx, r.options.Client, object); err != nil {
 			return err
 		}
 	}
@@ -184,7 +186,7 @@ func (r *Runtime) deletePolicy(ctx context.Context, ref provision.ClusterRef) er
 		return err
 	}
 	if len(pods.Items) == 0 {
-		return r.deleteObject(ctx, &networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))})
+		return deleteObject(ctx, r.options.Client, &networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))})
 	}
 	policy, err := read(ctx, r.options.Client, ref, objectName(ref), &networkingv1.NetworkPolicy{})
 	if err != nil || policy == nil {
@@ -200,16 +202,16 @@ func (r *Runtime) deletePolicy(ctx context.Context, ref provision.ClusterRef) er
 }
 
 // deleteObject deletes the object that exists now, and not one that another client creates under the same name in the meantime.
-func (r *Runtime) deleteObject(ctx context.Context, object client.Object) error {
-	if err := r.options.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return client.IgnoreNotFound(err)
+func deleteObject(ctx context.Context, c client.Client, object client.Object) error {
+	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if err == nil && object.GetDeletionTimestamp() == nil {
+		uid := object.GetUID()
+		err = c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
-	if object.GetDeletionTimestamp() != nil {
+	if apierrors.IsNotFound(err) && !isUnserved(err) {
 		return nil
 	}
-	uid := object.GetUID()
-	err := r.options.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	return client.IgnoreNotFound(err)
+	return err
 }
 
 func named(ref provision.ClusterRef, name string) metav1.ObjectMeta {
