@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -83,13 +84,17 @@ func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(sc
 	return nil
 }
 
-func (d *discovery) try() error {
+// try starts if the kind is served. The mapper asks no group that it knows for further versions: those of the definition are tried then.
+func (d *discovery) try(versions ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.version != "" {
 		return nil
 	}
 	mapping, err := d.mapper.RESTMapping(d.kind)
+	if meta.IsNoMatchError(err) && len(versions) > 0 {
+		mapping, err = d.mapper.RESTMapping(d.kind, versions...)
+	}
 	if err != nil {
 		return fmt.Errorf("looking for %s: %w", d.kind, err)
 	}
@@ -106,17 +111,29 @@ func (d *discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err := d.live.Get(ctx, req.NamespacedName, definition); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the caches are told that its objects are gone
 	}
-	if err := d.try(); err != nil {
+	versions := servedVersions(definition)
+	if err := d.try(versions...); err != nil {
 		return ctrl.Result{}, err
 	}
-	isServed := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == d.version && v.Served }
-	if !slices.ContainsFunc(definition.Spec.Versions, isServed) {
+	if !slices.Contains(versions, d.version) {
 		select {
 		case d.unserved <- fmt.Errorf("%s is not served as %s any more: start again to read the version that is", d.kind, d.version):
 		default: // it was said before
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// servedVersions are the versions in which a definition is served, those that the API server prefers first.
+func servedVersions(definition *apiextensionsv1.CustomResourceDefinition) []string {
+	var out []string
+	for i := range definition.Spec.Versions {
+		if v := &definition.Spec.Versions[i]; v.Served {
+			out = append(out, v.Name)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	return out
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: the caches of all replicas are concerned.

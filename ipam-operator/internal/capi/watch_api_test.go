@@ -6,6 +6,7 @@ package capi_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -101,4 +102,51 @@ func TestAnOperatorEndsWhenTheVersionThatItReadsIsServedNoMore(t *testing.T) {
 	started, ended = run()
 	require.Equal(t, "v1beta2", <-started)
 	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 100*time.Millisecond, "what it reads is served")
+}
+
+const lateCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: lates.known.example.com
+spec:
+  group: known.example.com
+  names: {kind: Late, listKind: LateList, plural: lates, singular: late}
+  scope: Namespaced
+  versions:
+  - name: v1beta2
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+// The group of Metal3Machines is that of the operator's own kinds, which it has read before.
+func TestAKindThatComesInAnotherVersionOfAKnownGroupIsFound(t *testing.T) {
+	known := strings.NewReplacer("lates", "knowns", "late", "known", "Late", "Known", "v1beta2", "v1beta1").Replace(lateCRD)
+	config := controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"crd.yaml": {Data: []byte(known)}}))
+	scheme := runtime.NewScheme()
+	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	})
+	require.NoError(t, err)
+	_, err = mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "known.example.com", Kind: "Known"})
+	require.NoError(t, err)
+	started := make(chan string, 1)
+	kind := schema.GroupKind{Group: "known.example.com", Kind: "Late"}
+	require.NoError(t, capi.Discover(mgr, kind, "lates.known.example.com", func(kind schema.GroupVersionKind) error {
+		started <- kind.Version
+		return nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = mgr.Start(ctx) }()
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"crd.yaml": {Data: []byte(lateCRD)}}))
+	select {
+	case version := <-started:
+		require.Equal(t, "v1beta2", version)
+	case <-time.After(patience):
+		require.Fail(t, "it is never found")
+	}
 }
