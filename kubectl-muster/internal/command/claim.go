@@ -4,9 +4,13 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -103,12 +107,15 @@ func (s *session) createClaim(ctx context.Context, c client.Client, namespace, p
 	if err != nil {
 		return nil, err
 	}
-	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.name}}
-	if o.name == "" {
-		claim.GenerateName = pool + "-"
-	}
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cmp.Or(o.name, claimName(pool))}}
 	claim.Spec = hivev1.ClusterClaimSpec{ClusterPoolName: pool, Subjects: subjects, Lifetime: optional(o.lifetime), QueueTimeout: optional(o.queueTimeout)}
+	if _, err := c.IsObjectNamespaced(claim); err != nil { // it asks the API server, which is not there or does not serve the kind
+		return nil, served(err, "pool-operator")
+	}
 	err = c.Create(ctx, claim)
+	if unknown(err) {
+		err = s.madeNevertheless(ctx, c, claim, err)
+	}
 	switch {
 	case err == nil:
 		s.tell("clusterclaim %s created in namespace %s", claim.Name, namespace)
@@ -124,6 +131,48 @@ func (s *session) createClaim(ctx context.Context, c client.Client, namespace, p
 	}
 	s.tell("clusterclaim %s is there already", claim.Name)
 	return claim, nil
+}
+
+// claimName names a claim of a pool before it is made, so that it is found where the answer is lost.
+func claimName(pool string) string {
+	return strings.TrimRight(pool[:min(len(pool), 57)], ".-") + "-" + strings.ToLower(rand.Text()[:5])
+}
+
+// unknown says that the API server may have made what it was asked for: its answer was lost, or it does not know itself.
+func unknown(err error) bool {
+	var answered apierrors.APIStatus
+	var network *net.OpError
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &answered):
+		return answered.Status().Code >= http.StatusInternalServerError
+	}
+	return !errors.As(err, &network) || network.Op != "dial"
+}
+
+// answerFollows is for how long a claim is looked for whose answer was lost: an API server that starts again needs some seconds.
+const answerFollows = 10 * time.Second
+
+// madeNevertheless looks for a claim whose answer was lost. Its error is that of the request, with what to do where the claim may be there.
+func (s *session) madeNevertheless(ctx context.Context, c client.Reader, claim *hivev1.ClusterClaim, lost error) error {
+	patience, cancel := context.WithTimeout(ctx, answerFollows)
+	defer cancel()
+	found, err := &hivev1.ClusterClaim{}, lost
+	_ = wait.PollUntilContextCancel(patience, interval, true, func(ctx context.Context) (bool, error) {
+		err = c.Get(ctx, client.ObjectKeyFromObject(claim), found)
+		return err == nil || apierrors.IsNotFound(err), nil
+	})
+	switch {
+	case err == nil && found.Spec.ClusterPoolName == claim.Spec.ClusterPoolName:
+		*claim = *found
+		return nil
+	case err == nil || apierrors.IsNotFound(err):
+		return lost
+	}
+	s.tell("The claim may be there. Wait for it: kubectl muster claim %[1]s --name=%[2]s -n %[3]s --wait; or give it back: kubectl muster release %[2]s -n %[3]s",
+		claim.Spec.ClusterPoolName, claim.Name, claim.Namespace)
+	return lost
 }
 
 func optional(d time.Duration) *metav1.Duration {
