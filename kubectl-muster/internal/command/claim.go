@@ -216,7 +216,7 @@ const interval = time.Second
 
 // untilRunning waits for the claim's cluster and prints each new step, and why the API server cannot be asked. A claim that can never be served ends the wait.
 func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hivev1.ClusterClaim) error {
-	printed, away := "", false
+	printed, away := "", absence{}
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		found := &hivev1.ClusterClaim{} // what is read into an object leaves fields that are gone
 		if err := c.Get(ctx, client.ObjectKeyFromObject(claim), found); err != nil {
@@ -225,9 +225,10 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 			}
 			return false, s.unanswered(ctx, err, &away)
 		}
-		if away {
-			away, printed = false, ""
+		if away.said {
+			printed = ""
 		}
+		away = absence{}
 		*claim = *found
 		step, done, err := progress(claim)
 		if step != printed && err == nil {
@@ -237,7 +238,7 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 		return done, err
 	})
 	switch {
-	case wait.Interrupted(err) && away:
+	case wait.Interrupted(err) && away.said:
 		return errors.New("the cluster may not run yet: the API server does not answer")
 	case wait.Interrupted(err):
 		return fmt.Errorf("the cluster does not run yet: %s", printed)
@@ -245,20 +246,20 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 	return err
 }
 
-// unanswered returns an error that ends a wait. Any other is printed, unless the API server is away already.
-func (s *session) unanswered(ctx context.Context, err error, away *bool) error {
-	end := fatal(err)
-	if end == nil && ctx.Err() == nil && !*away {
-		s.tell("asking again: %s", oneLine(err.Error()))
-		*away = true
-	}
-	return end
-}
+// absence is how the API server has failed to answer since its last answer.
+type absence struct{ said, refused bool }
 
-// fatal keeps an error that waiting does not mend.
-func fatal(err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+// unanswered returns an error that ends a wait. Any other is printed, unless the API server is away already. Credentials that are not accepted any more end no wait at first: the next
+// request has new ones where a program makes them, or a file has them.
+func (s *session) unanswered(ctx context.Context, err error, away *absence) error {
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) && away.refused:
 		return err
+	case apierrors.IsUnauthorized(err):
+		away.refused = true
+	case ctx.Err() == nil && !away.said:
+		s.tell("asking again: %s", oneLine(err.Error()))
+		away.said = true
 	}
 	return nil
 }
@@ -412,7 +413,7 @@ func (s *session) runRelease(ctx context.Context, names []string, untilGone bool
 
 // untilGone waits until a claim is gone, and prints what its cluster waits for. Another claim may have its name by then.
 func (s *session) untilGone(ctx context.Context, c client.Client, claim *hivev1.ClusterClaim) error {
-	printed, away := "", false
+	printed, away := "", absence{}
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		found := &hivev1.ClusterClaim{}
 		err := c.Get(ctx, client.ObjectKeyFromObject(claim), found)
@@ -422,7 +423,7 @@ func (s *session) untilGone(ctx context.Context, c client.Client, claim *hivev1.
 		case err != nil:
 			return false, s.unanswered(ctx, err, &away)
 		}
-		away = false
+		away = absence{}
 		running := hivev1.FindCondition(found.Status.Conditions, hivev1.ClusterClaimRunning)
 		if running != nil && running.Reason == hivev1.ReasonClusterDeleting && running.Message != printed {
 			s.tell("clusterclaim %s: %s", claim.Name, oneLine(running.Message))
