@@ -64,6 +64,9 @@ func (s *session) claim() *cobra.Command {
 }
 
 func (s *session) runClaim(ctx context.Context, pool string, o *claimOptions) error {
+	if o.timeout != 0 && !o.wait && o.save == "" {
+		return errors.New("--timeout bounds a wait: add --wait or --save-kubeconfig")
+	}
 	c, err := s.client()
 	if err != nil {
 		return err

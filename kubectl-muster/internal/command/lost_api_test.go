@@ -138,3 +138,14 @@ func TestAWaitGoesOnWithNewCredentials(t *testing.T) {
 	accepted.Store("Bearer of nobody")
 	require.ErrorContains(t, <-done, "provide credentials", "new credentials that are refused, too, end the wait")
 }
+
+func TestATimeoutWithoutAWaitIsRefusedBeforeTheClaim(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	_, said, err := u.run("claim", "small", "--name=mine", "--timeout=10m")
+	require.Error(t, err)
+	assert.Contains(t, said, "--wait")
+	list := &hivev1.ClusterClaimList{}
+	require.NoError(t, u.List(t.Context(), list, client.InNamespace(u.namespace)))
+	assert.Empty(t, list.Items)
+}
