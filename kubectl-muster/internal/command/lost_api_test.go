@@ -149,3 +149,9 @@ func TestATimeoutWithoutAWaitIsRefusedBeforeTheClaim(t *testing.T) {
 	require.NoError(t, u.List(t.Context(), list, client.InNamespace(u.namespace)))
 	assert.Empty(t, list.Items)
 }
+
+// TestAReportOfNothingHasLists, which scripts go through.
+func TestAReportOfNothingHasLists(t *testing.T) {
+	u := newTerminal(t)
+	assert.NotContains(t, u.must("status", "--as=nobody", "-o=json"), "null")
+}

@@ -108,7 +108,7 @@ func (s *session) runStatus(ctx context.Context, output string, oneNamespace boo
 	if oneNamespace {
 		scopes = scopes[1:]
 	}
-	r := &report{Problems: []health.Problem{}}
+	r := &report{Operators: []operator{}, Problems: []health.Problem{}, Counts: []kindCount{}}
 	if err := r.operators(ctx, c); err != nil {
 		return err
 	}
