@@ -24,9 +24,6 @@ import (
 // pageSize is how many rows a list shows at once.
 const pageSize = 50
 
-// mostNames is how many names of InfraEnvs or clusters are read to show beside machines. Others are shown by their ids.
-const mostNames = 1000
-
 // machine is a host as lists show it.
 type machine struct {
 	api.Host
@@ -100,9 +97,10 @@ func (n names) link(id uuid.UUID) link {
 	return link{cmp.Or(n.known[id], id.String()[:8]), Base + n.path + id.String()}
 }
 
+// infraEnvNames reads all InfraEnvs that the person sees.
 func (v *visit) infraEnvNames() (names, []api.InfraEnv, error) {
 	list, err := v.shared.infraEnvs.Do(v.r.Context(), v.session.Token, func(ctx context.Context) ([]api.InfraEnv, error) {
-		return call[[]api.InfraEnv](v.api.ListInfraEnvs(ctx, &api.ListInfraEnvsParams{Limit: new(mostNames)}))
+		return call[[]api.InfraEnv](v.api.ListInfraEnvs(ctx, &api.ListInfraEnvsParams{}))
 	})
 	found := noInfraEnvs()
 	for i := range list {
@@ -143,9 +141,10 @@ func (v *visit) infraEnvsOf(hosts []api.Host, f machineFilter) (names, error) {
 	return found, nil
 }
 
+// clusterNames reads all clusters that the person sees.
 func (v *visit) clusterNames() (names, []api.Cluster, error) {
 	list, err := v.shared.clusters.Do(v.r.Context(), v.session.Token, func(ctx context.Context) ([]api.Cluster, error) {
-		return call[[]api.Cluster](v.api.ListClusters(ctx, &api.ListClustersParams{Limit: new(mostNames)}))
+		return call[[]api.Cluster](v.api.ListClusters(ctx, &api.ListClustersParams{}))
 	})
 	found := names{path: "/clusters/", known: map[uuid.UUID]string{}}
 	for i := range list {
