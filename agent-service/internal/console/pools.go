@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -59,7 +60,7 @@ func listPools(v *visit) error {
 		if !ok {
 			return err
 		}
-		body.Problems = []string{refused.Reason}
+		body.Problems = append(body.Problems, refused.Reason)
 	}
 	return v.show("pools", t("pools.title"), body)
 }
@@ -74,7 +75,7 @@ func (v *visit) readPools(body *poolsPage) error {
 	}
 	var pools hivev1.ClusterPoolList
 	within := []client.ListOption{client.InNamespace(body.Namespace), client.Limit(mostObjects)}
-	if err := v.fromCluster(c.List(v.r.Context(), &pools, within...)); err != nil {
+	if err := body.note(v.fromCluster(c.List(v.r.Context(), &pools, within...))); err != nil {
 		return err
 	}
 	rights := map[string]bool{}
@@ -89,17 +90,25 @@ func (v *visit) readPools(body *poolsPage) error {
 		body.Pools = append(body.Pools, row)
 	}
 	var claims hivev1.ClusterClaimList
-	if err := v.fromCluster(c.List(v.r.Context(), &claims, within...)); err != nil {
-		refused, ok := asRefusal(err)
-		if !ok {
-			return err
-		}
-		body.Problems = append(body.Problems, refused.Reason)
+	if err := body.note(v.fromCluster(c.List(v.r.Context(), &claims, within...))); err != nil {
+		return err
 	}
 	for i := range claims.Items {
 		body.Claims = append(body.Claims, newClaim(claims.Items[i]))
 	}
 	body.More = pools.Continue != "" || claims.Continue != ""
+	return nil
+}
+
+// note takes down what the person may not list: the other list is shown nevertheless. Any other error ends the page.
+func (p *poolsPage) note(err error) error {
+	refused, ok := asRefusal(err)
+	if !ok || refused.status != http.StatusForbidden {
+		return err
+	}
+	if !slices.Contains(p.Problems, refused.Reason) { // a token that is not accepted is refused for both
+		p.Problems = append(p.Problems, refused.Reason)
+	}
 	return nil
 }
 
