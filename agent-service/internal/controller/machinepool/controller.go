@@ -55,6 +55,8 @@ type Reconciler struct {
 	Deps
 	// written are Agents that the cache shows as they were before: another pool of this process has taken them, or released them.
 	written ownwrites.Memory[client.ObjectKey]
+	// refusals are Agents that the API server refused.
+	refusals refusals
 }
 
 // New returns a Reconciler.
@@ -73,6 +75,7 @@ func New(d Deps) *Reconciler { return &Reconciler{Deps: d} }
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, request.NamespacedName)
 	if err != nil || seen == nil {
+		r.refusals.forget(request.NamespacedName)
 		return ctrl.Result{}, err
 	}
 	if seen.mayHold() {

@@ -68,6 +68,9 @@ func (r *Reconciler) execute(ctx context.Context, seen *snapshot, d machineplan.
 
 // take binds as many machines as are missing, and returns their names. How many that is the API server says: the cache may not show yet what was bound a moment ago.
 func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Decision) (taken []string, err error) {
+	if d.Take == 0 {
+		r.refusals.forget(seen.key)
+	}
 	if len(d.Candidates) == 0 {
 		return nil, nil
 	}
@@ -78,14 +81,18 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if err != nil {
 		return nil, err
 	}
-	for i := 0; i < len(d.Candidates) && has+len(taken) < seen.replicas(); i++ {
-		name := d.Candidates[i].Name
+	candidates := r.refusals.last(seen.key, d.Candidates, r.Clock.Now())
+	for i := 0; i < len(candidates) && has+len(taken) < seen.replicas(); i++ {
+		name := candidates[i].Name
 		if r.written.Ahead(client.ObjectKeyFromObject(seen.agents[name]), seen.agents[name].ResourceVersion) {
 			continue // it would be a conflict
 		}
 		done := r.Order.Begin()
 		err := r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
 		done()
+		if refused(err) {
+			r.refusals.add(seen.key, name, r.Clock.Now())
+		}
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			continue // another one has it; the cache will tell
@@ -103,7 +110,7 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	return taken, nil
 }
 
-// maxRefused is after how many Agents that are refused a pool tries no other one: all may be refused for what the pool states.
+// maxRefused is after how many Agents that are refused a pass tries no other one: all may be refused for what the pool states. The next pass begins with those that were not refused.
 const maxRefused = 100
 
 // refused says that the API server takes no such change of this Agent: by its schema, or by a policy of its users.
