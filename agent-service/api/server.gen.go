@@ -1529,22 +1529,24 @@ type CPUArchitecture string
 // Cluster defines model for Cluster.
 type Cluster struct {
 	AdditionalNtpSource  string                      `json:"additional_ntp_source,omitempty,omitzero"`
-	APIVips              []VIP                       `json:"api_vips,omitempty,omitzero"`
+	APIVips              []VIP                       `json:"api_vips"`
 	BaseDNSDomain        string                      `json:"base_dns_domain,omitempty,omitzero"`
-	ClusterNetworks      []CIDR                      `json:"cluster_networks,omitempty,omitzero"`
+	ClusterNetworks      []CIDR                      `json:"cluster_networks"`
 	ControlPlaneCount    int                         `json:"control_plane_count,omitempty,omitzero"`
 	CPUArchitecture      string                      `json:"cpu_architecture,omitempty,omitzero"`
 	CreatedAt            time.Time                   `json:"created_at,omitempty,omitzero"`
 	EmailDomain          string                      `json:"email_domain,omitempty,omitzero"`
 	EnabledHostCount     int64                       `json:"enabled_host_count,omitempty,omitzero"`
 	HighAvailabilityMode ClusterHighAvailabilityMode `json:"high_availability_mode,omitempty,omitzero"`
-	Hosts                []Host                      `json:"hosts,omitempty,omitzero"`
-	Href                 string                      `json:"href"`
-	HTTPProxy            string                      `json:"http_proxy,omitempty,omitzero"`
-	HTTPSProxy           string                      `json:"https_proxy,omitempty,omitzero"`
-	ID                   openapi_types.UUID          `json:"id"`
-	ImageInfo            ImageInfo                   `json:"image_info"`
-	IngressVips          []VIP                       `json:"ingress_vips,omitempty,omitzero"`
+
+	// Hosts Absent in lists, where hosts are not asked for.
+	Hosts       []Host             `json:"hosts,omitzero"`
+	Href        string             `json:"href"`
+	HTTPProxy   string             `json:"http_proxy,omitempty,omitzero"`
+	HTTPSProxy  string             `json:"https_proxy,omitempty,omitzero"`
+	ID          openapi_types.UUID `json:"id"`
+	ImageInfo   ImageInfo          `json:"image_info"`
+	IngressVips []VIP              `json:"ingress_vips"`
 
 	// InstallCompletedAt 0001-01-01T00:00:00Z before an installation is complete: clients wait for another time.
 	InstallCompletedAt time.Time `json:"install_completed_at"`
@@ -1552,18 +1554,21 @@ type Cluster struct {
 	// InstallStartedAt 0001-01-01T00:00:00Z before an installation.
 	InstallStartedAt time.Time   `json:"install_started_at"`
 	Kind             ClusterKind `json:"kind"`
-	MachineNetworks  []CIDR      `json:"machine_networks,omitempty,omitzero"`
-	Name             string      `json:"name,omitempty,omitzero"`
-	NoProxy          string      `json:"no_proxy,omitempty,omitzero"`
+	MachineNetworks  []CIDR      `json:"machine_networks"`
+
+	// MonitoredOperators Always empty: no operators in the cluster are monitored. Clients go through them.
+	MonitoredOperators []map[string]interface{} `json:"monitored_operators"`
+	Name               string                   `json:"name,omitempty,omitzero"`
+	NoProxy            string                   `json:"no_proxy,omitempty,omitzero"`
 
 	// OpenshiftClusterID The id that an imported cluster has by itself.
 	OpenshiftClusterID    openapi_types.UUID  `json:"openshift_cluster_id,omitempty,omitzero"`
 	OpenshiftVersion      string              `json:"openshift_version,omitempty,omitzero"`
 	OrgID                 string              `json:"org_id,omitempty,omitzero"`
-	Progress              ClusterProgressInfo `json:"progress,omitempty,omitzero"`
+	Progress              ClusterProgressInfo `json:"progress"`
 	PullSecretSet         bool                `json:"pull_secret_set,omitempty,omitzero"`
 	ReadyHostCount        int64               `json:"ready_host_count,omitempty,omitzero"`
-	ServiceNetworks       []CIDR              `json:"service_networks,omitempty,omitzero"`
+	ServiceNetworks       []CIDR              `json:"service_networks"`
 	SSHPublicKey          string              `json:"ssh_public_key,omitempty,omitzero"`
 	Status                ClusterStatus       `json:"status"`
 	StatusInfo            string              `json:"status_info"`
@@ -1805,7 +1810,7 @@ type Host struct {
 
 	// Peers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
 	Peers          HostPeers        `json:"peers,omitempty,omitzero"`
-	Progress       HostProgressInfo `json:"progress,omitempty,omitzero"`
+	Progress       HostProgressInfo `json:"progress"`
 	ProgressStages []HostStage      `json:"progress_stages,omitempty,omitzero"`
 	RegisteredAt   time.Time        `json:"registered_at,omitempty,omitzero"`
 
@@ -1948,7 +1953,7 @@ type HostRegistrationResponse struct {
 
 	// Peers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
 	Peers          HostPeers        `json:"peers,omitempty,omitzero"`
-	Progress       HostProgressInfo `json:"progress,omitempty,omitzero"`
+	Progress       HostProgressInfo `json:"progress"`
 	ProgressStages []HostStage      `json:"progress_stages,omitempty,omitzero"`
 	RegisteredAt   time.Time        `json:"registered_at,omitempty,omitzero"`
 

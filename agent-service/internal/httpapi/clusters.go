@@ -200,7 +200,7 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 		CPUArchitecture: c.CPUArchitecture, HighAvailabilityMode: "Full", SSHPublicKey: c.SSHPublicKey, PullSecretSet: c.PullSecret != "", Status: api.ClusterStatus(c.Status), StatusInfo: c.StatusInfo,
 		StatusUpdatedAt: c.StatusUpdatedAt, TotalHostCount: int64(c.HostCount), EnabledHostCount: int64(c.HostCount), ReadyHostCount: int64(c.ReadyHostCount),
 		APIVips: vips(c.APIVIPs), IngressVips: vips(c.IngressVIPs), ClusterNetworks: networks(c.ClusterNetworks), ServiceNetworks: networks(c.ServiceNetworks),
-		MachineNetworks: networks(c.MachineNetworks), UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,
+		MachineNetworks: networks(c.MachineNetworks), MonitoredOperators: []map[string]any{}, UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,
 		HTTPProxy: c.Proxy.HTTP, HTTPSProxy: c.Proxy.HTTPS, NoProxy: c.Proxy.NoProxy,
 		InstallStartedAt: c.InstallStartedAt, InstallCompletedAt: c.InstallCompletedAt, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt,
 		ValidationsInfo: text(byCategory(c.Validations())), Progress: api.ClusterProgressInfo(c.Progress()),
@@ -244,7 +244,7 @@ func cidrs(list []api.CIDR) []string {
 }
 
 func networks(list []string) []api.CIDR {
-	var found []api.CIDR
+	found := make([]api.CIDR, 0, len(list)) // an empty list is shown as one
 	for _, n := range list {
 		found = append(found, api.CIDR{Cidr: n})
 	}
@@ -260,7 +260,7 @@ func addresses(list []api.VIP) []string {
 }
 
 func vips(list []string) []api.VIP {
-	var found []api.VIP
+	found := make([]api.VIP, 0, len(list)) // an empty list is shown as one
 	for _, v := range list {
 		found = append(found, api.VIP{IP: v})
 	}

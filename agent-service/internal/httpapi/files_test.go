@@ -256,7 +256,7 @@ func TestRequestsOfUserInterfaces(t *testing.T) {
 		got := w.call(admin, "POST", "/clusters/import", map[string]any{"name": "near-day2", "api_vip_dnsname": server, "openshift_cluster_id": "5f5a8f0f-3a7d-4b8c-9d0e-1f2a3b4c5d6f"})
 		require.Equal(t, 201, got.status, got.raw)
 		address := ""
-		if vips, there := got.body["api_vips"].([]any); there {
+		if vips := got.body["api_vips"].([]any); len(vips) > 0 {
 			address = vips[0].(map[string]any)["ip"].(string)
 		}
 		assert.Equal(t, want, [3]string{got.text("name"), got.text("base_dns_domain"), address}, server)

@@ -183,7 +183,7 @@ func TestOlderFieldsMeanWhatTheyMeant(t *testing.T) {
 	changed := w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": "10.0.0.0/24", "cluster_network_cidr": "10.1.0.0/16", "cluster_networks": []any{map[string]any{"cidr": "10.2.0.0/16"}}})
 	assert.JSONEq(t, `[{"cidr":"10.0.0.0/24"}]`, networks(changed, "machine"))
 	assert.JSONEq(t, `[{"cidr":"10.2.0.0/16"}]`, networks(changed, "cluster"), "the list says more")
-	assert.JSONEq(t, "null", networks(w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": nil}), "machine"))
+	assert.JSONEq(t, "[]", networks(w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": nil}), "machine"))
 	assert.Equal(t, 400, w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": "10.0.0.0"}).status)
 }
 

@@ -153,3 +153,18 @@ func TestReportsOfInstalledClustersAreAnswered(t *testing.T) {
 	}
 	assert.Equal(t, 404, w.call(admin, "GET", "/infra-envs/"+uuid.NewString()+"/downloads/minimal-initrd", nil).status)
 }
+
+// Clients go through lists and read stages without a look whether they are there: assisted-service leaves none out.
+func TestAReplyHasWhatClientsDoNotExpectToBeAbsent(t *testing.T) {
+	w := newTestEnv(t)
+	admin := w.person("root", "admins")
+	cluster, env := w.cluster(admin, "c"), w.infraEnv(admin, "e")
+	shown := w.call(admin, "GET", "/clusters/"+cluster, nil)
+	for _, list := range []string{"api_vips", "ingress_vips", "machine_networks", "cluster_networks", "service_networks", "monitored_operators", "hosts"} {
+		assert.Equal(t, []any{}, shown.body[list], list)
+	}
+	assert.Equal(t, map[string]any{}, shown.body["progress"])
+	assert.NotContains(t, w.call(admin, "GET", "/clusters", nil).raw, `"hosts"`, "a list does not read them")
+	host, _ := w.host(env)
+	assert.Equal(t, map[string]any{}, w.call(admin, "GET", host, nil).body["progress"], "it installs nothing yet")
+}
