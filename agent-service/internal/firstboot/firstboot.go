@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -35,6 +36,8 @@ type Values struct {
 	Trusted string
 	// Proxy is how the system reaches the network.
 	Proxy domain.Proxy
+	// NTPSources are the time servers of the InfraEnv and of the cluster, with commas between them.
+	NTPSources string
 	// PullSecret is the cluster's, for what runs on the system: a secret as the token is.
 	PullSecret string
 	// Overrides is the host's ignition_config_overrides as a data URL, empty for none.
@@ -133,7 +136,7 @@ var functions = template.FuncMap{
 	"data": DataURL,
 	"host": func(v Values) (string, error) {
 		facts := map[string]string{"service_url": v.BaseURL, "infra_env_id": v.InfraEnvID, "host_id": v.HostID, "cluster_id": v.ClusterID, "token": v.Token}
-		for name, value := range map[string]string{"ca": v.Trusted, "http_proxy": v.Proxy.HTTP, "https_proxy": v.Proxy.HTTPS, "no_proxy": v.Proxy.NoProxy} {
+		for name, value := range map[string]string{"ca": v.Trusted, "http_proxy": v.Proxy.HTTP, "https_proxy": v.Proxy.HTTPS, "no_proxy": v.Proxy.NoProxy, "ntp_sources": v.NTPSources} {
 			if value != "" {
 				facts[name] = value
 			}
@@ -171,6 +174,12 @@ func Certificates(bundles ...string) string {
 		}
 	}
 	return all.String()
+}
+
+// TimeServers are those of an InfraEnv, which its hosts are asked about, and then those that a cluster adds, with commas between them.
+func TimeServers(e *domain.InfraEnv, c *domain.Cluster) string {
+	lists := []string{cmp.Or(e.NTPSources, e.AdditionalNTPSources), c.AdditionalNTPSources}
+	return strings.Join(slices.DeleteFunc(lists, func(list string) bool { return list == "" }), ",")
 }
 
 // proxies are environment variables.

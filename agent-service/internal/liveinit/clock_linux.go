@@ -29,10 +29,20 @@ const (
 func timeSources(settings []string) []string {
 	for _, line := range settings {
 		if names, found := strings.CutPrefix(line, timeSourcesSetting); found {
-			return strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
+			return TimeServers(names)
 		}
 	}
 	return nil
+}
+
+// TimeServers are those of a list with commas between them.
+func TimeServers(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// KeepClock sets the clock of the machine, and that of its hardware, as time servers say, for as long as the machine runs. It returns where there are none.
+func KeepClock(servers []string) {
+	clock{ask: askTime, now: time.Now, set: setClock}.keep(servers)
 }
 
 // clock is that of the machine.

@@ -57,7 +57,7 @@ func Run() {
 	if installed() {
 		report()
 	}
-	go clock{ask: askTime, now: time.Now, set: setClock}.keep(timeSources(settings()))
+	go KeepClock(timeSources(settings()))
 	rest()
 	for {
 		say("the agent starts")

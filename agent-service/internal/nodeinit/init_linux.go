@@ -3,11 +3,12 @@
 
 // Package nodeinit is the first process of a node image. In the RAM disk it finds the root file system and starts itself
 // from there. In the system it mounts what the kernel has, makes the file system for data, puts the first-boot data in
-// place, gets addresses, and supervises containerd, the kubelet, kube-proxy and the agent, and on one machine of some clusters the control plane, until the machine is to stop.
+// place, gets addresses, sets the clock, and supervises containerd, the kubelet, kube-proxy and the agent, and on one machine of some clusters the control plane, until the machine is to stop.
 package nodeinit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -82,10 +83,23 @@ func system(ctx context.Context) {
 		}
 	}
 	go liveinit.ConfigureInstalled(profilePath, n.configured)
+	go liveinit.KeepClock(timeServers(hostPath))
 	go n.reaper.Reap(context.WithoutCancel(ctx))
 	if err := (supervise.Supervisor{Programs: n.programs(), Say: say}).Run(ctx); err != nil {
 		say("%v", err)
 	}
+}
+
+// timeServers are those that a file with the facts of this host names. A file that cannot be read names none: the agent says what is wrong with it.
+func timeServers(path string) []string {
+	var host struct {
+		NTPSources string `json:"ntp_sources"`
+	}
+	content, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(content, &host) != nil {
+		return nil
+	}
+	return liveinit.TimeServers(host.NTPSources)
 }
 
 // drivers loads those of the system; further ones are loaded by the kernel, which runs modprobe.

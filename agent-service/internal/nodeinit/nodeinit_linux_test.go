@@ -50,6 +50,18 @@ func TestTheNetworkOfPodsIsLeftToPluginsOfTheUser(t *testing.T) {
 	assert.NotContains(t, names(node{joins: true, values: v}), "pod-network")
 }
 
+// A clock that drifts, or that an empty battery leaves in 1970 after a loss of power, makes all certificates of the cluster invalid.
+func TestTimeServersAreFactsOfTheHost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "host.json")
+	assert.Empty(t, timeServers(path))
+	for content, want := range map[string][]string{
+		`{"token":"t","ntp_sources":"time.example.com, 192.0.2.1"}`: {"time.example.com", "192.0.2.1"}, `{"token":"t"}`: {}, `{`: nil,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		assert.Equal(t, want, timeServers(path), content)
+	}
+}
+
 func names(n node) []string {
 	var all []string
 	for _, p := range n.programs() {

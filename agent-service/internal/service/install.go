@@ -48,6 +48,7 @@ func (s *Machines) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, s
 			return err
 		}
 		values.Trusted = firstboot.Certificates(s.Authorities, e.AdditionalTrustBundle)
+		values.NTPSources = firstboot.TimeServers(e, c)
 		image, err := s.rules().Image(c, h)
 		if err == nil {
 			stated, err = networkOf(ctx, r, e, h, image)

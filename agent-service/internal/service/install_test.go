@@ -774,10 +774,13 @@ func TestAnInstalledSystemGetsTrustBundleAndProxy(t *testing.T) {
 			w.Authorities, w.OSImages[0].FirstBoot = "the service's\n", kind
 			rack := certificate(t)
 			c, keys := w.ready(1)
-			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *domain.InfraEnvSettings) error { s.AdditionalTrustBundle = rack; return nil })
+			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *domain.InfraEnvSettings) error {
+				s.AdditionalTrustBundle, s.AdditionalNTPSources = rack, "time.example.com,192.0.2.1"
+				return nil
+			})
 			require.NoError(t, err)
 			_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error {
-				s.Proxy.HTTPS = "http://proxy.example.com/100%25"
+				s.Proxy.HTTPS, s.AdditionalNTPSources = "http://proxy.example.com/100%25", "time.of.the.cluster"
 				return nil
 			})
 			require.NoError(t, err)
@@ -800,6 +803,7 @@ func TestAnInstalledSystemGetsTrustBundleAndProxy(t *testing.T) {
 			assert.Equal(t, trusted, facts["ca"])
 			assert.Equal(t, "http://proxy.example.com/100%25", facts["https_proxy"])
 			assert.NotContains(t, facts, "http_proxy", "unset fields are absent")
+			assert.Equal(t, "time.example.com,192.0.2.1,time.of.the.cluster", facts["ntp_sources"])
 		})
 	}
 }
