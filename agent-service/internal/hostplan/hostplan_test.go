@@ -137,3 +137,36 @@ func TestAnAgentIsAskedAgainSoonForWhatIsNotKnown(t *testing.T) {
 		assert.Equal(t, later == 60, hostplan.Period(unknown, step) != 1, step)
 	}
 }
+
+func TestTheImageOfAHost(t *testing.T) {
+	rules := hostplan.Rules{OSImages: []agentproto.OSImage{
+		{Version: "v1.36.9", CPUArchitecture: "x86_64"}, {Version: "v1.37.1", CPUArchitecture: "x86_64"}, {Version: "v1.37.10", CPUArchitecture: "x86_64"},
+		{Version: "v1.37.2", CPUArchitecture: "x86_64"}, {Version: "v1.37.11", CPUArchitecture: "aarch64"}, {Version: "v1.38.0-rc.1"}, {Version: "4.16"},
+	}}
+	for name, c := range map[string]struct {
+		version string
+		joins   bool
+		want    string
+	}{
+		"the version of the cluster":                                {version: "v1.37.1", joins: true, want: "v1.37.1"},
+		"the newest patch where the version is missing":             {version: "v1.37.5", joins: true, want: "v1.37.10"},
+		"a newer patch is as good":                                  {version: "v1.36.2", joins: true, want: "v1.36.9"},
+		"a version with another spelling":                           {version: "1.36.9", joins: true, want: "v1.36.9"},
+		"another minor is none":                                     {version: "v1.35.1", joins: true},
+		"a candidate is no release":                                 {version: "v1.38.0", joins: true},
+		"a version that is no release":                              {version: "4.16", joins: true, want: "4.16"},
+		"a cluster without a version":                               {joins: true},
+		"what is installed with its cluster has the version itself": {version: "v1.37.5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &domain.Cluster{ClusterSettings: domain.ClusterSettings{OpenshiftVersion: c.version, CPUArchitecture: "x86_64"}}
+			image, err := rules.Image(cluster, &domain.Host{DayTwo: c.joins})
+			if c.want == "" {
+				require.ErrorContains(t, err, "there is no image of version")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, image.Version)
+		})
+	}
+}

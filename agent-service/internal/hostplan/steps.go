@@ -257,18 +257,39 @@ func (r *Rules) clusterArguments(h *domain.Host, t agentproto.StepType, k Known)
 	}
 }
 
-// Image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has.
+// Image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has. A host that joins an installed cluster takes the newest patch of the same
+// minor where there is none of the version: Kubernetes has nodes of any patch beside each other.
 func (r *Rules) Image(c *domain.Cluster, h *domain.Host) (agentproto.OSImage, error) {
 	architecture := c.CPUArchitecture
 	if architecture == hardware.Mixed {
 		architecture = cmp.Or(h.Summary.CPUArchitecture, architecture)
 	}
+	var patch agentproto.OSImage
 	for _, image := range r.OSImages {
-		if image.Version == c.OpenshiftVersion && (image.CPUArchitecture == "" || hardware.Architecture(image.CPUArchitecture) == hardware.Architecture(architecture)) {
+		if image.CPUArchitecture != "" && hardware.Architecture(image.CPUArchitecture) != hardware.Architecture(architecture) {
+			continue
+		}
+		if image.Version == c.OpenshiftVersion {
 			return image, nil
 		}
+		if h.DayTwo && sameMinor(image.Version, c.OpenshiftVersion) && (patch.Version == "" || newer(image.Version, patch.Version)) {
+			patch = image
+		}
+	}
+	if patch.Version != "" {
+		return patch, nil
 	}
 	return agentproto.OSImage{}, domain.Refuse(domain.Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
+}
+
+// sameMinor is true for two releases of one minor; a release candidate is none.
+func sameMinor(one, other string) bool {
+	a, err := version.ParseSemantic(one)
+	if err != nil {
+		return false
+	}
+	b, err := version.ParseSemantic(other)
+	return err == nil && a.Major() == b.Major() && a.Minor() == b.Minor() && a.PreRelease() == "" && b.PreRelease() == ""
 }
 
 // Check is what is wrong with the settings of a cluster that is not installed, nil for nothing. Kube is its custom resource, empty for none.
