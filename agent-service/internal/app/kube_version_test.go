@@ -39,7 +39,9 @@ func TestAMachineWaitsForAnImageOfTheVersionOfItsCluster(t *testing.T) {
 	})
 	assert.Equal(t, "insufficient", agent.Status.DebugInfo.State)
 	c.until(pool, "it says what its machine waits for", func() bool {
-		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseBinding && strings.Contains(pool.Status.Machines[0].Message, why)
+		ready := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolReady)
+		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseBinding && strings.Contains(pool.Status.Machines[0].Message, why) &&
+			ready != nil && strings.Contains(ready.Message, "not being installed yet")
 	})
 	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })
 	c.until(agent, "the machine is free", func() bool { return agent.Status.DebugInfo.State == "known-unbound" })

@@ -185,8 +185,10 @@ func ready(seen *snapshot, mine []machineplan.Machine) hivev1.Condition {
 			list(in[machineplan.Failed]))
 	case has < wanted:
 		return said(hivev1.ReasonMachinesMissing, "%d of %d machines are bound; see MachinesAvailable", has, wanted)
-	case len(in[machineplan.Installing])+len(in[machineplan.Binding]) > 0:
+	case len(in[machineplan.Installing]) > 0:
 		return said(hivev1.ReasonInstalling, "%s: being installed", list(append(in[machineplan.Binding], in[machineplan.Installing]...)))
+	case len(in[machineplan.Binding]) > 0:
+		return said(hivev1.ReasonInstalling, "%s: bound, and not being installed yet; status.machines says what each waits for", list(in[machineplan.Binding]))
 	case seen.unknown:
 		return said(hivev1.ReasonClusterNotReachable, "The cluster does not say whether its nodes are Ready")
 	case len(in[machineplan.Joining]) > 0:
