@@ -127,10 +127,13 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 # What runs at the end beside the journeys, which leave processors idle: journeys-kind.
 BESIDE ?=
 
-test: prerequisites controlplane build live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
+test: prerequisites controlplane build $(BIN)/raced live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@rm -rf $(LOGS)
-	@$(MAKE) -k -j$(JOBS) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) $(BESIDE) || { \
+	@$(MAKE) -k -j$(JOBS) $(MADE) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) $(BESIDE) || { \
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
+
+# Prerequisites of suites that are made before. A suite that waits for one, however shortly, comes after all others: the longest would be last, and alone.
+MADE := $(addprefix -o ,controlplane scheduler $(BIN)/raced)
 
 # What "go test" printed, a file for each suite. The log of an operator is longer than the failure it stands beside.
 LOGS := $(BIN)/tests
@@ -146,8 +149,8 @@ test test-modules test-pool-operator test-agent-service: scheduler
 scheduler: $(BIN)/progress
 	@hack/controlplane/build kube-scheduler >/dev/null
 
-test-modules: controlplane build ## Tests of every module, API tier included.
-	@$(MAKE) -j$(JOBS) $(SUITES)
+test-modules: controlplane build $(BIN)/raced ## Tests of every module, API tier included.
+	@$(MAKE) -j$(JOBS) $(MADE) $(SUITES)
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@go -C agent-service test -count=1 -timeout=20m ./boot/...
