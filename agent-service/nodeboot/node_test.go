@@ -176,11 +176,14 @@ func (p *plane) makeToken(t *testing.T) error {
 	return err
 }
 
-// approve approves what this node may ask for, and nothing else.
+// approve approves what this node may ask for, and nothing else. An emulated API server that does not answer in time is asked again by what waits.
 func (p *plane) approve(t *testing.T) {
 	t.Helper()
 	list, err := p.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Logf("listing certificate requests: %v", err)
+		return
+	}
 	for _, csr := range list.Items {
 		if len(csr.Status.Conditions) > 0 {
 			continue
@@ -201,8 +204,10 @@ func (p *plane) approve(t *testing.T) {
 			assert.Fail(t, "an unknown signer", csr.Spec.SignerName)
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"})
-		_, err = p.admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), csr.Name, &csr, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		if _, err = p.admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), csr.Name, &csr, metav1.UpdateOptions{}); err != nil {
+			t.Logf("approving certificate request %s: %v", csr.Name, err)
+			return
+		}
 	}
 }
 
