@@ -26,10 +26,8 @@ func AdoptionTask(n Node, d Deployment, p Past) Task {
 	switch {
 	case n.State == Adopting:
 		return Task{Do: Await, Reason: metal3v1.ReasonAdopting, Why: "Ironic adopts the machine as it is."}
-	case n.State == inventory.NodeEnroll && !n.Busy() && p.Asked == AskedManage:
-		return refusal(metal3v1.ReasonBMCUnreachable, n.LastError)
 	case n.State == inventory.NodeEnroll && !n.Busy(): // it was made anew, and its management controller did not answer then
-		return Task{Do: Ask, Ask: AskManage}
+		return p.manage(n)
 	case n.State == AdoptFailed && (p.Asked == AskedAdopt || !p.Reported):
 		return refusal(metal3v1.ReasonAdoptionFailed, n.LastError)
 	case n.Busy(), n.State != inventory.NodeManageable && n.State != AdoptFailed:

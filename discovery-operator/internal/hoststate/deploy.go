@@ -345,19 +345,38 @@ func (d Deployment) approach(n Node, p Past) Task {
 		return refusal(metal3v1.ReasonNodeRefused, "the node is in maintenance: take it out of maintenance in Ironic")
 	case d.Manual && !n.manual():
 		return Task{Do: Enrol}
-	case n.State == inventory.NodeEnroll && p.Asked == AskedManage:
-		return refusal(metal3v1.ReasonBMCUnreachable, n.LastError)
-	case n.State == inventory.NodeEnroll:
-		return Task{Do: Ask, Ask: AskManage}
-	case n.State == inventory.NodeManageable && !n.cleans(d.Clean):
-		return Task{Do: SetCleaning}
-	case n.State == inventory.NodeManageable:
-		return Task{Do: Ask, Ask: AskProvide}
+	case n.unprovided():
+		return d.provide(n, p)
 	case n.State == inventory.NodeAvailable:
 		return d.start(n, p)
 	default:
 		return refusal(metal3v1.ReasonDeploymentFailed, "Ironic cannot deploy on a node that is "+n.State)
 	}
+}
+
+// unprovided is true for a node that Ironic has to manage and provide before it is available.
+func (n Node) unprovided() bool {
+	return n.State == inventory.NodeEnroll || n.State == inventory.NodeManageable
+}
+
+// provide has Ironic make an unprovided node available, and clean its machine on the way as the host wants it.
+func (d Deployment) provide(n Node, p Past) Task {
+	switch {
+	case n.State == inventory.NodeEnroll:
+		return p.manage(n)
+	case !n.cleans(d.Clean):
+		return Task{Do: SetCleaning}
+	default:
+		return Task{Do: Ask, Ask: AskProvide}
+	}
+}
+
+// manage has Ironic manage a node that is enrolled, unless the management controller did not answer when that was asked for.
+func (p Past) manage(n Node) Task {
+	if p.Asked == AskedManage {
+		return refusal(metal3v1.ReasonBMCUnreachable, n.LastError)
+	}
+	return Task{Do: Ask, Ask: AskManage}
 }
 
 // start asks for the deployment once the node knows what to deploy. Values that Ironic masks cannot be compared, so they are written once before.
@@ -483,24 +502,8 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 		return Task{Do: Vacate}
 	case n.State == AdoptFailed: // Ironic neither inspects such a node nor deploys on it
 		return Task{Do: Ask, Ask: AskManage}
-	case d.Used && d.Clean && !d.Manual:
-		return d.clean(n, p)
-	default:
-		return Task{Do: Accept}
-	}
-}
-
-// clean has a machine cleaned whose node was made anew since it was deployed: Ironic does not know that there is a deployment to end.
-func (d Deployment) clean(n Node, p Past) Task {
-	switch {
-	case n.State == inventory.NodeEnroll && p.Asked == AskedManage:
-		return refusal(metal3v1.ReasonBMCUnreachable, n.LastError)
-	case n.State == inventory.NodeEnroll:
-		return Task{Do: Ask, Ask: AskManage}
-	case n.State == inventory.NodeManageable && !n.cleans(true):
-		return Task{Do: SetCleaning}
-	case n.State == inventory.NodeManageable:
-		return Task{Do: Ask, Ask: AskProvide}
+	case d.Used && d.Clean && !d.Manual && n.unprovided(): // its node was made anew since it was deployed: Ironic knows of no deployment to end
+		return d.provide(n, p)
 	default:
 		return Task{Do: Accept}
 	}
