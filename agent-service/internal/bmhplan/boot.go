@@ -94,8 +94,7 @@ func boot(s Snapshot, agent *agentv1.Agent, d Decision) Decision {
 // unmanaged says that another client, or no operator, looks after the host.
 func unmanaged(host *metal3v1.BareMetalHost) bool {
 	_, paused := host.Annotations[metal3v1.PausedAnnotation]
-	_, detached := host.Annotations[metal3v1.DetachedAnnotation]
-	return paused || detached
+	return paused || host.Detached()
 }
 
 // inUse is an Agent whose machine may not be restarted, nil where there is none.

@@ -36,6 +36,12 @@ func (h *BareMetalHost) InspectionRequested() bool {
 	return asked && !h.InspectionDisabled()
 }
 
+// Detached reports whether the user has taken the host out of management.
+func (h *BareMetalHost) Detached() bool {
+	_, detached := h.Annotations[DetachedAnnotation]
+	return detached
+}
+
 // HasStatus reports whether the host's status has been written.
 func (h *BareMetalHost) HasStatus() bool {
 	return h.Status.LastUpdated != nil

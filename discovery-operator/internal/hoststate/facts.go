@@ -33,10 +33,9 @@ type Facts struct {
 
 // FactsOf reads the facts that stand in a host.
 func FactsOf(h *metal3v1.BareMetalHost) Facts {
-	_, detached := h.Annotations[metal3v1.DetachedAnnotation]
 	return Facts{
 		Deleting:     h.DeletionTimestamp != nil,
-		Detached:     detached,
+		Detached:     h.Detached(),
 		Unapproved:   h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		PowerControl: h.HasPowerControl(), External: h.Spec.ExternallyProvisioned, NeedsInspection: h.NeedsHardwareInspection(),
 		Reinspect: h.InspectionRequested(), NodeKnown: h.Status.Provisioning.ID != "",

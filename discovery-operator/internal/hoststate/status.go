@@ -111,7 +111,7 @@ func (s Snapshot) conditions(now metav1.Time, status *metal3v1.BareMetalHostStat
 	}
 	switch verified := s.Good.Reference != nil; {
 	case out.Reason == metal3v1.ReasonDetached:
-		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonDetached, "The power is left to whoever manages the machine while the host is detached.")
+		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonDetached, "The power is left to another system while the host is detached.")
 	case !s.Facts.PowerControl && len(DesiredPowerOf(s.Host).Reboots) > 0:
 		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonRebootNotPossible,
 			"A reboot was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")

@@ -118,8 +118,7 @@ func manageable(h *metal3v1.BareMetalHost) bool {
 	if paused && value != metal3v1.DiscoveryPausedValue {
 		return false
 	}
-	_, detached := h.Annotations[metal3v1.DetachedAnnotation]
-	if detached && h.DeletionTimestamp == nil && !hoststate.Of(h.Status.Provisioning.State).Detachable() {
+	if h.Detached() && h.DeletionTimestamp == nil && !hoststate.Of(h.Status.Provisioning.State).Detachable() {
 		return false
 	}
 	if h.DeletionTimestamp != nil {

@@ -277,7 +277,7 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 		Unapproved: h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		HasStatus:  h.HasStatus(), Going: h.DeletionTimestamp != nil,
 	}
-	if _, detached := h.Annotations[metal3v1.DetachedAnnotation]; out.NodeID == "" && !detached { // the node of a detached host is not lost, it was removed
+	if out.NodeID == "" && !h.Detached() { // the node of a detached host is not lost, it was removed
 		out.NodeID = h.Annotations[metal3v1.NodeAnnotation]
 	}
 	if h.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue {
