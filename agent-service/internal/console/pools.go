@@ -5,7 +5,6 @@ package console
 
 import (
 	"cmp"
-	"crypto/rand"
 	"net/http"
 	"slices"
 	"strings"
@@ -85,7 +84,7 @@ func (v *visit) readPools(body *poolsPage) error {
 			rights[row.Namespace] = v.mayDo(c, "create", hivev1.GroupVersion.Group, "clusterclaims", row.Namespace)
 		}
 		if rights[row.Namespace] {
-			row.Claim = claimName(row.Name)
+			row.Claim = hivev1.NewClaimName(row.Name) // now, so that a form that is sent twice makes one claim
 		}
 		body.Pools = append(body.Pools, row)
 	}
@@ -110,11 +109,6 @@ func (p *poolsPage) note(err error) error {
 		p.Problems = append(p.Problems, refused.Reason)
 	}
 	return nil
-}
-
-// claimName names a claim of a pool before it is made, so that a form that is sent twice makes one claim.
-func claimName(pool string) string {
-	return pool[:min(len(pool), 57)] + "-" + strings.ToLower(rand.Text()[:5])
 }
 
 // claimRow is a ClusterClaim, and how it stands.
@@ -230,10 +224,11 @@ func showClaim(v *visit) error {
 		return err
 	}
 	body := claimPage{claimRow: newClaim(*claim)}
-	may, _ := allowed(v.r.Context(), c, authorizationv1.ResourceAttributes{
-		Verb: "delete", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims", Namespace: claim.Namespace, Name: claim.Name,
-	})
-	body.MayGiveBack = may && claim.DeletionTimestamp.IsZero()
+	if claim.DeletionTimestamp.IsZero() {
+		body.MayGiveBack, _ = allowed(v.r.Context(), c, authorizationv1.ResourceAttributes{ // an answer that is not there is no permission
+			Verb: "delete", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims", Namespace: claim.Namespace, Name: claim.Name,
+		})
+	}
 	return v.show("claim", claim.Name, &body)
 }
 

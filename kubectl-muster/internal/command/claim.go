@@ -6,7 +6,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -110,7 +109,7 @@ func (s *session) createClaim(ctx context.Context, c client.Client, namespace, p
 	if err != nil {
 		return nil, err
 	}
-	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cmp.Or(o.name, claimName(pool))}}
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cmp.Or(o.name, hivev1.NewClaimName(pool))}}
 	claim.Spec = hivev1.ClusterClaimSpec{ClusterPoolName: pool, Subjects: subjects, Lifetime: optional(o.lifetime), QueueTimeout: optional(o.queueTimeout)}
 	if _, err := c.IsObjectNamespaced(claim); err != nil { // it asks the API server, which is not there or does not serve the kind
 		return nil, served(err, "pool-operator")
@@ -134,11 +133,6 @@ func (s *session) createClaim(ctx context.Context, c client.Client, namespace, p
 	}
 	s.tell("clusterclaim %s is there already", claim.Name)
 	return claim, nil
-}
-
-// claimName names a claim of a pool before it is made, so that it is found where the answer is lost.
-func claimName(pool string) string {
-	return strings.TrimRight(pool[:min(len(pool), 57)], ".-") + "-" + strings.ToLower(rand.Text()[:5])
 }
 
 // unknown says that the API server may have made what it was asked for: its answer was lost, or it does not know itself.
