@@ -79,7 +79,7 @@ func (h *Host) Discovered(address netip.Addr) bool {
 
 // RunsFromDisk is true where the system of the last installation reports, not the discovery image: what it says of the machine is not what the host is installed and wiped by.
 func (h *Host) RunsFromDisk() bool {
-	return h.Resident || h.State == lifecycle.Installed || h.State == lifecycle.AddedToExistingCluster
+	return h.Resident || lifecycle.WasInstalled(h.State)
 }
 
 // ReportAddresses keeps the addresses, with prefix length, that the installed system has at a time. An address that the host had before keeps its time. A report without addresses

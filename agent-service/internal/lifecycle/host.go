@@ -256,7 +256,7 @@ func AfterReboot(s Stage) bool {
 // BootsFromDisk is true for a host whose disk holds the system that it is to run: the one that was just written, or an installed one. One whose installation
 // failed, or that is released, boots the discovery image.
 func BootsFromDisk(state State, stage Stage) bool {
-	return slices.Contains([]State{Installed, AddedToExistingCluster}, state) ||
+	return WasInstalled(state) ||
 		slices.Contains([]State{Installing, InstallingInProgress, InstallingPendingUserAction}, state) && AfterReboot(stage)
 }
 

@@ -106,7 +106,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (powerpl
 	for i := range agents.Items {
 		agent := &agents.Items[i]
 		state := lifecycle.State(agent.Status.DebugInfo.State)
-		if !joined(state) && !lifecycle.Installs(state) {
+		if !lifecycle.WasInstalled(state) && !lifecycle.Installs(state) {
 			// The service does not know it, or it has failed: its host stays as it is while the cluster hibernates, and is switched on afterwards.
 			linked[hostOf(agent)] = err == nil && cluster.Spec.PowerState == hivev1.PowerStateHibernating
 			continue
@@ -133,7 +133,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (powerpl
 
 // machine is an Agent as the plan sees it; answers says that the API of its cluster does.
 func (r *Reconciler) machine(ctx context.Context, cluster client.ObjectKey, agent *agentv1.Agent, state lifecycle.State) (m powerplan.Machine, answers bool, err error) {
-	m = powerplan.Machine{Agent: agent.Name, Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname, agent.Name)), Installing: !joined(state)}
+	m = powerplan.Machine{Agent: agent.Name, Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname, agent.Name)), Installing: !lifecycle.WasInstalled(state)}
 	m.NodeReady, answers = r.Nodes.NodeReady(cluster, m.Node)
 	m.NodeReady = m.NodeReady && answers
 	key := hostOf(agent)
@@ -150,11 +150,6 @@ func (r *Reconciler) machine(ctx context.Context, cluster client.ObjectKey, agen
 	agents, err := r.linked(ctx, key)
 	m.Shared = len(agents) > 1
 	return m, answers, err
-}
-
-// joined says that a host was installed, and is a node of its cluster as far as the service knows.
-func joined(state lifecycle.State) bool {
-	return state == lifecycle.Installed || state == lifecycle.AddedToExistingCluster
 }
 
 // hostOf is the BareMetalHost that an Agent is linked to, without a name for none.

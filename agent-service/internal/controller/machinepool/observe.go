@@ -274,7 +274,7 @@ func (r *Reconciler) phase(seen *snapshot, agent *agentv1.Agent, state lifecycle
 		return machineplan.Releasing, info
 	case state == lifecycle.Failed || state == lifecycle.Cancelled || state == lifecycle.ResettingPendingUserAction:
 		return machineplan.Failed, info
-	case state == lifecycle.Installed || state == lifecycle.AddedToExistingCluster:
+	case lifecycle.WasInstalled(state):
 		ready, known := r.Nodes.NodeReady(seen.clusterKey(), m.Node)
 		seen.unknown = seen.unknown || !known
 		if ready {
