@@ -20,7 +20,7 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	measured := h.Checks.DiskSpeed != validate.Unknown || h.KeepsPartitions()
 	f := lifecycle.Facts{
 		Connected: r.Connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
-		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && (!h.NeedsAddresses() || !h.Addressing.Waits()) && r.joinsWithImage(h, c) == nil, DayTwo: h.DayTwo,
+		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && (!h.NeedsAddresses() || !h.Addressing.Waits()) && r.imageMissing(h, c) == nil, DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && measured && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
@@ -34,9 +34,9 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	return f
 }
 
-// joinsWithImage is why a host cannot join an installed cluster: there is no image of the cluster's version, and its agent writes what it is told to.
+// imageMissing is the error of a host that cannot join an installed cluster: its agent writes what it is told to, and there is no image of the cluster's version.
 // Where the cluster itself is to be installed, that is refused.
-func (r *Rules) joinsWithImage(h *domain.Host, c *domain.Cluster) error {
+func (r *Rules) imageMissing(h *domain.Host, c *domain.Cluster) error {
 	if c == nil || !h.DayTwo || h.Assisted() {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (p *Plan) Assess(h *domain.Host, c *domain.Cluster, around *validate.Surrou
 		if o.To == lifecycle.Insufficient && h.Addressing.Waits() {
 			why = append(why, h.Addressing.Why())
 		}
-		if err := p.joinsWithImage(h, c); err != nil && o.To == lifecycle.Insufficient {
+		if err := p.imageMissing(h, c); err != nil && o.To == lifecycle.Insufficient {
 			why = append(why, err.Error())
 		}
 		info += ": " + strings.Join(why, "; ")

@@ -14,7 +14,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 )
 
-// refusalAge is for how long an Agent that the API server refused is tried after all others. Meanwhile somebody may have mended it.
+// refusalAge is for how long an Agent that the API server refused is tried after all others. A user may have mended it by then.
 const refusalAge = 10 * time.Minute
 
 // refusals remembers when the API server refused which Agents to each pool that lacks machines. A pass tries maxRefused of them only: without this, each would try the same ones, and never the

@@ -193,7 +193,7 @@ func (s *suite) deleteMarked() {
 }
 
 // endGrace ends the time for which a replica keeps clusters whose claim is gone. The other one may have died just after it had recorded a claim that was gone by then: only a
-// process that lives knows that nobody removed the claim's finalizer.
+// process that lives knows that the claim's finalizer was not removed by hand.
 func (s *suite) endGrace(r *replica) {
 	for _, cd := range s.clusters() {
 		c := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing)
