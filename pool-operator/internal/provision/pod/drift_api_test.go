@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
@@ -22,9 +23,13 @@ func TestAStatefulSetThatAnotherClientScalesHasOnePodBehindItsService(t *testing
 	require.False(t, e.observe().Outdated)
 	set := statefulSet(e.ref.ObjectName())
 	set.Namespace = e.ref.Namespace
-	require.NoError(t, e.client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-	set.Spec.Replicas = new(int32(2))
-	require.NoError(t, e.client.Update(t.Context(), set, client.FieldOwner("kubectl-scale")))
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // the StatefulSet's controller writes its status
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		set.Spec.Replicas = new(int32(2))
+		return e.client.Update(t.Context(), set, client.FieldOwner("kubectl-scale"))
+	}))
 	pods := &corev1.PodList{}
 	newKubelet(t, e.client) // a StatefulSet makes the second pod when the first one is ready
 	require.Eventually(t, func() bool {
