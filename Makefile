@@ -30,8 +30,8 @@ CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time. "make lint" vets: here it would vet each dependency
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
-# What tests start lives for seconds or minutes, API servers above all: less collection saves a sixth of their processor time, and the limit keeps large ones small.
-COLLECT := GOGC=300 GOMEMLIMIT=2GiB
+# What tests start lives for seconds or minutes, API servers above all: less collection saves a seventh of their processor time, and the limit keeps large ones small.
+COLLECT := GOGC=1000 GOMEMLIMIT=1GiB
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
 # All tests of modules, the longest first.
 SUITES := $(addprefix test-,$(TESTED)) $(addprefix unraced-,$(OPERATORS) hack/build) race-for-machines
@@ -133,7 +133,7 @@ test: prerequisites controlplane build $(BIN)/raced live-image-if-possible ramdi
 		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
 
 # Prerequisites of suites that are made before. A suite that waits for one, however shortly, comes after all others: the longest would be last, and alone.
-MADE := $(addprefix -o ,controlplane scheduler $(BIN)/raced)
+MADE := $(addprefix -o ,controlplane scheduler $(BIN)/raced $(BIN)/dex)
 
 # What "go test" printed, a file for each suite. The log of an operator is longer than the failure it stands beside.
 LOGS := $(BIN)/tests

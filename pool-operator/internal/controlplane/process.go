@@ -89,7 +89,7 @@ func (p *process) died() error {
 
 func inheritedEnvironment() []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ", "GOGC"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ", "GOGC", "GOMEMLIMIT"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
