@@ -22,6 +22,7 @@ const (
 	WhyDeleted     Why = "Deleted"     // its ClusterDeployment is being deleted
 	WhyRenew       Why = "Renew"       // what it is reached with ends soon, or is for another address
 	WhySuperseded  Why = "Superseded"  // its programs keep it from coming up, and the next start runs others
+	WhyDataMissing Why = "DataMissing" // it was started, and its data is gone
 	WhyNothingLeft Why = "NothingLeft" // it is being deleted and nothing is left of it
 )
 

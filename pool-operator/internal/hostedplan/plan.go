@@ -76,7 +76,7 @@ func Plan(now time.Time, s Snapshot) Decision {
 	case hivev1.IsTrue(s.Cluster.Annotations, hivev1.AnnotationPowerStatePause):
 		return planPaused(now, s, statusPowerPaused(now, s))
 	case !dataIsHere(s):
-		return Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}
+		return planDataMissing(now, s)
 	}
 	return renewed(s, planPower(now, s))
 }
@@ -109,10 +109,19 @@ func renewed(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, or something that another replica began.
+// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began.
 func dataIsHere(s Snapshot) bool {
 	metadata := s.Cluster.Spec.ClusterMetadata
-	return s.Observed.State != provision.StateAbsent && metadata != nil && metadata.ClusterID == s.Observed.ID
+	return s.Observed.State != provision.StateAbsent && metadata != nil && metadata.ClusterID == s.Observed.ID && s.Observed.DataMissing == ""
+}
+
+// planDataMissing starts nothing, and stops what would begin with no data.
+func planDataMissing(now time.Time, s Snapshot) Decision {
+	d := Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}
+	if s.Observed.DataMissing != "" && s.Observed.State == provision.StateStarting {
+		d.Actions = []Action{Stop{Why: WhyDataMissing}}
+	}
+	return d
 }
 
 // planDelete removes what there is, and lets the ClusterDeployment go when nothing is left.

@@ -86,6 +86,10 @@ func lostNodeAccess(s *hostedplan.Snapshot) { s.NodeAccessMissing = true }
 func superseded(s *hostedplan.Snapshot) { s.Observed.Superseded = true }
 func started(s *hostedplan.Snapshot)    { s.Observed.Started = true }
 
+func withoutVolume(s *hostedplan.Snapshot) {
+	s.Observed.DataMissing = "The volume claim data was deleted."
+}
+
 func annotated(key string) option {
 	return func(s *hostedplan.Snapshot) { s.Cluster.Annotations = map[string]string{key: "true"} }
 }
@@ -170,7 +174,14 @@ func TestActions(t *testing.T) {
 		"a cluster that hangs is stopped":                         {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
 		"an installed cluster without data is not made anew":      {snapshot(installed), nil, time.Minute},
 		"data of another identity is not taken for the cluster's": {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
-		"a cluster of another installer without metadata stays":   {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
+		"a cluster whose volume is gone is not started": {
+			snapshot(installed, observed(provision.StateStopped), withoutVolume), nil, time.Minute},
+		"one that was started meanwhile is stopped before it begins with an empty volume": {
+			snapshot(installed, observed(provision.StateStarting), withoutVolume), stop(hostedplan.WhyDataMissing), time.Minute},
+		"nor while its power is paused": {
+			snapshot(installed, observed(provision.StateStopped), started, withoutVolume, annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
+		"a new cluster has no volume before its first start":    {snapshot(observed(provision.StateStopped), withoutVolume), start(hostedplan.WhyResume), 10 * time.Second},
+		"a cluster of another installer without metadata stays": {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
 		"what ran when power was paused is started again": {
 			snapshot(installed, observed(provision.StateStopped), started, annotated(hivev1.AnnotationPowerStatePause)), start(hostedplan.WhyResume), 0},
 		"also where it should hibernate by now": {
@@ -262,6 +273,8 @@ func TestStatus(t *testing.T) {
 			said{hivev1.PowerStateUnknown, "True/Provisioned", "Unknown/PowerStatePaused", "Unknown/PowerStatePaused", ""}},
 		"without its data": {snapshot(installed),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
+		"without its volume": {snapshot(installed, hibernate, observed(provision.StateStopped), withoutVolume),
+			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
 		"going": {snapshot(installed, deleting, observed(provision.StateDeleting)),
 			said{hivev1.PowerStateUnknown, "False/Deprovisioning", "Unknown/ClusterDeploymentDeleted", "Unknown/ClusterDeploymentDeleted", ""}},
 	} {
@@ -288,6 +301,26 @@ func read(status hivev1.ClusterDeploymentStatus, conditionType string) string {
 		return ""
 	}
 	return string(c.Status) + "/" + c.Reason
+}
+
+// A user can only restore what the message names.
+func TestMissingDataIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		snapshot hostedplan.Snapshot
+		want     string
+	}{
+		"nothing is there":   {snapshot(installed), "on another machine, or lost"},
+		"the volume is gone": {snapshot(installed, observed(provision.StateStopped), withoutVolume), "The volume claim data was deleted."},
+		"the keys are gone": {snapshot(installed, func(s *hostedplan.Snapshot) {
+			s.Observed = provision.Observation{State: provision.StateFailed, Problem: &provision.Problem{Reason: provision.ReasonDataDamaged, Message: "the Secret keys was deleted"}}
+		}), "its data cannot be used: the Secret keys was deleted."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := hostedplan.Plan(now, c.snapshot)
+			assert.Empty(t, d.Actions)
+			assert.Contains(t, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterDeploymentUnreachable).Message, c.want)
+		})
+	}
 }
 
 func TestAFailureSaysWhyUntilTheClusterAnswers(t *testing.T) {

@@ -132,7 +132,12 @@ func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
 	message := "The cluster is installed and its data is not here: it is on another machine, or lost. The cluster is not started without it: restore the data, or delete the cluster."
-	if s.FormerUID != "" {
+	switch p := s.Observed.Problem; {
+	case s.Observed.DataMissing != "":
+		message = s.Observed.DataMissing + " The cluster is not started without it: restore it, or delete the cluster."
+	case p != nil && p.Reason == provision.ReasonDataDamaged:
+		message = "The cluster is installed and its data cannot be used: " + p.Message + ". The cluster is not started without it: restore it, or delete the cluster."
+	case s.FormerUID != "":
 		message = fmt.Sprintf("The ClusterDeployment was restored with another UID, and the cluster's data belongs to the former one, %s. The cluster is not started without it, and the data is kept: "+
 			"restore a snapshot of etcd, which keeps UIDs, or delete the cluster, which removes the data.", s.FormerUID)
 	}

@@ -103,6 +103,8 @@ type Observation struct {
 	Started bool
 	// URL of the API server, https://host:port. Empty while it is not known.
 	URL string
+	// DataMissing is one sentence about data that ID identifies and that was lost, although the identity is there; empty where it was not. A cluster that was never ready has had none.
+	DataMissing string
 	// Version of Kubernetes that the API server reports, as v1.36.3. Empty unless the state is Ready.
 	Version string
 	// Since is when the state was entered, as far as the runtime knows; zero when it does not, as after a restart of the operator.

@@ -8,7 +8,8 @@
 // made again from it. It is the last thing that Delete removes, so what is found without it is on its way out. A second Secret holds what ends or depends on the address: the
 // serving certificate and the administrator's kubeconfig. It is made anew before they end and when the address changes; the API server reads the new certificate without a restart.
 //
-// Hibernating is replicas 0. The volume stays, and goes with the StatefulSet.
+// Hibernating is replicas 0. The volume stays, and goes when the cluster is deleted: a StatefulSet that another client deletes is made again with it. A cluster whose volume claim another
+// client deleted keeps its identity, and has lost its data.
 //
 // All objects are called hosted-<start of the UID> and carry Label with the UID. They have no owner reference, because the finalizer of the ClusterDeployment and
 // List see to it that they go, and garbage collection would not wait for the pod to be gone.

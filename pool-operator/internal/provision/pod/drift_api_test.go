@@ -9,10 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/pool-operator/internal/provision"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
 
@@ -49,6 +52,88 @@ func TestAStatefulSetThatAnotherClientScalesHasOnePodBehindItsService(t *testing
 	require.False(t, e.observe().Outdated)
 	require.NoError(t, e.client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 	require.Equal(t, int32(1), *set.Spec.Replicas)
+}
+
+// ready waits until the cluster answers.
+func ready(t *testing.T, r *pod.Runtime, ref provision.ClusterRef) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		o, err := r.Observe(t.Context(), ref)
+		return err == nil && o.State == provision.StateReady && o.DataMissing == ""
+	}, patience, 50*time.Millisecond)
+}
+
+// stopped waits until no pod of the cluster is left.
+func stopped(t *testing.T, r *pod.Runtime, ref provision.ClusterRef) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		o, err := r.Observe(t.Context(), ref)
+		return err == nil && o.State == provision.StateStopped
+	}, patience, 50*time.Millisecond)
+}
+
+func claimOf(ref provision.ClusterRef) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: "data-" + ref.ObjectName() + "-0"}}
+}
+
+func TestAStatefulSetThatAnotherClientDeletesIsMadeAgainWithItsData(t *testing.T) {
+	k := newKubelet(t, newClient(t))
+	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "61111111-2222-4333-8444-555555555555"}
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	ready(t, r, ref)
+	before, after := claimOf(ref), claimOf(ref)
+	require.NoError(t, k.client.Get(t.Context(), client.ObjectKeyFromObject(before), before))
+	require.Empty(t, before.OwnerReferences, "the garbage collector deletes it with its owner")
+
+	set := statefulSet(ref.ObjectName())
+	set.Namespace = ref.Namespace
+	require.NoError(t, k.client.Delete(t.Context(), set))
+	stopped(t, r, ref)
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	ready(t, r, ref)
+	require.NoError(t, k.client.Get(t.Context(), client.ObjectKeyFromObject(after), after))
+	require.Equal(t, before.UID, after.UID)
+
+	require.NoError(t, r.Delete(t.Context(), ref))
+	require.Eventually(t, func() bool {
+		left, err := k.leftovers(t.Context(), ref)
+		return err == nil && len(left) == 0
+	}, patience, 50*time.Millisecond, "a cluster that is deleted leaves no volume")
+}
+
+// The controller of StatefulSets makes an empty volume for a pod whose claim is gone.
+func TestAVolumeClaimThatAnotherClientDeletesIsMissed(t *testing.T) {
+	k := newKubelet(t, newClient(t))
+	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "71111111-2222-4333-8444-555555555555"}
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	ready(t, r, ref)
+	made := claimOf(ref)
+	require.NoError(t, k.client.Get(t.Context(), client.ObjectKeyFromObject(made), made))
+	require.NoError(t, k.client.Delete(t.Context(), claimOf(ref)))
+	ready(t, r, ref) // the claim goes when no pod uses it any more
+
+	require.NoError(t, r.Stop(t.Context(), ref))
+	stopped(t, r, ref)
+	missing := func() provision.Observation {
+		o, err := r.Observe(t.Context(), ref)
+		require.NoError(t, err)
+		return o
+	}
+	require.Contains(t, missing().DataMissing, made.Name)
+	require.NotEmpty(t, missing().ID, "the identity is there")
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(k.client.Get(t.Context(), client.ObjectKeyFromObject(made), claimOf(ref)))
+	}, patience, 50*time.Millisecond)
+	require.Contains(t, missing().DataMissing, made.Name)
+
+	restored := claimOf(ref)
+	restored.Labels, restored.Spec = made.Labels, made.Spec
+	restored.Spec.VolumeName = ""
+	require.NoError(t, k.client.Create(t.Context(), restored))
+	require.Empty(t, missing().DataMissing)
+	require.NoError(t, r.Delete(t.Context(), ref))
 }
 
 func TestAServiceThatAnotherClientChangesLeadsToTheClusterAgain(t *testing.T) {

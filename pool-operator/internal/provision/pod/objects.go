@@ -66,8 +66,9 @@ func statefulSet(ref provision.ClusterRef, options *Options, volume storage, wit
 			WithReplicas(1).
 			WithServiceName(objectName(ref)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{Label: string(ref.UID)})).
+			// Delete deletes the claim itself: a StatefulSet that another client deletes is made again, with the data that it had.
 			WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
-				WithWhenDeleted(appsv1.DeletePersistentVolumeClaimRetentionPolicyType).
+				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
 			WithVolumeClaimTemplates(volumeClaim(ref, volume)).
 			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options, volume, with))))

@@ -48,6 +48,7 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 	o := f.judge()
 	o.Superseded = o.State == provision.StateStarting && isOfPrograms(o.Problem) && f.images() != r.options.Images.String()
 	f.judgeWait(r.options.Now(), ref, &o)
+	f.judgeVolume(ref, &o)
 	r.judgeAccess(ref, f, &o)
 	if o.State == provision.StateReady {
 		r.check(ctx, ref, f, &o)
@@ -88,7 +89,7 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 			return f, err
 		}
 	}
-	if f.secret == nil { // only then does it matter whether the volume is gone too
+	if f.pod == nil { // a volume is there for as long as a pod uses it
 		f.volume, err = read(ctx, r.options.Client, ref, volumeName(ref), &corev1.PersistentVolumeClaim{})
 	}
 	return f, err
@@ -218,6 +219,14 @@ func (f found) judgeWait(now time.Time, ref provision.ClusterRef, o *provision.O
 			o.Since, o.Failures = now, waitingFailures
 		}
 	}
+}
+
+// judgeVolume says that the volume of a cluster that has its identity is gone, or goes. The controller of StatefulSets would make another one, which is empty, for the next pod.
+func (f found) judgeVolume(ref provision.ClusterRef, o *provision.Observation) {
+	if f.secret == nil || f.pod != nil || f.volume != nil && f.volume.DeletionTimestamp == nil {
+		return
+	}
+	o.DataMissing = fmt.Sprintf("The volume claim %s with the label %s=%s, which had the data of the cluster, was deleted.", volumeName(ref), Label, ref.UID)
 }
 
 // checkTimeout bounds the question to the cluster.
