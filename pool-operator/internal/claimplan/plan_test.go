@@ -440,3 +440,18 @@ func TestAClaimDoesNotWaitForAClusterThatItsPoolHasGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that never runs again is no use to a claim, although it is installed and the oldest.
+func TestAClusterWhoseDataIsMissingIsGivenToNoClaim(t *testing.T) {
+	missing := func(c *Cluster) { c.DataMissing = true }
+	s := Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{}, Clusters: []Cluster{free("x", missing)}}
+	s.Claims = []Waiter{WaiterOf(s.Claim)}
+	require.Nil(t, Plan(noon, s).Action)
+
+	s.Clusters = append(s.Clusters, free("y"))
+	require.Equal(t, AssignCluster{Cluster: "y", Why: WhyOldest}, Plan(noon, s).Action)
+
+	running := clusterRunning(new(free("x", missing, of("a", "uid-a"), func(c *Cluster) { c.Power = hivev1.PowerStateHibernating })))
+	require.Equal(t, hivev1.ReasonResuming, running.Reason)
+	require.Contains(t, running.Message, "data of the assigned cluster is missing", "setting powerState does not help")
+}

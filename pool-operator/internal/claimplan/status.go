@@ -156,6 +156,8 @@ func clusterRunning(own *Cluster) hivev1.Condition {
 	switch {
 	case own.Deleting || own.Marked:
 		return running(corev1.ConditionFalse, hivev1.ReasonClusterDeleting, "Assigned cluster has been marked for deletion")
+	case own.DataMissing:
+		return running(corev1.ConditionFalse, hivev1.ReasonResuming, "The data of the assigned cluster is missing, without which it is not started; its condition "+hivev1.ClusterDeploymentUnreachable+" says more")
 	case !own.ShouldRun() && own.Claimed():
 		return running(corev1.ConditionFalse, hivev1.ReasonHibernating, "Assigned cluster hibernates; set its spec.powerState to Running to resume it")
 	case own.Running() && own.WaitsForClaim:

@@ -156,5 +156,10 @@ func randomCluster(random *rand.Rand, pool *hivev1.ClusterPool, name string) *hi
 	if random.IntN(8) == 0 {
 		cd.DeletionTimestamp = new(metav1.NewTime(now))
 	}
+	if random.IntN(8) == 0 {
+		cd.Status.Conditions = append(cd.Status.Conditions, hivev1.Condition{
+			Type: hivev1.ClusterDeploymentUnreachable, Status: corev1.ConditionTrue, Reason: hivev1.ReasonDataMissing, LastTransitionTime: ago(),
+		})
+	}
 	return cd
 }

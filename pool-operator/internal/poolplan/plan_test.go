@@ -80,6 +80,7 @@ func TestPlan(t *testing.T) {
 	marked := func(c *poolplan.Cluster) { c.Marked = true }
 	protected := func(c *poolplan.Cluster) { c.Protected = true }
 	stale := func(c *poolplan.Cluster) { c.Version = "old" }
+	dataMissing := func(c *poolplan.Cluster) { c.DataMissing = true }
 	deletingFor := func(d time.Duration) func(*poolplan.Cluster) {
 		return func(c *poolplan.Cluster) { c.Deleting, c.DeletingSince = true, now.Add(-d) }
 	}
@@ -125,6 +126,15 @@ func TestPlan(t *testing.T) {
 				s.Claims = []poolplan.Claim{{Name: "a", UID: "uid-of-a", Namespace: "p-a", Created: now}, {Name: "b", UID: "uid-of-b", Created: now}}
 				return s
 			}(), []string{"create p-bbbbb"},
+		},
+		"a cluster whose data is missing is replaced": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 2), dataMissing), free("p-b", 1)), []string{"delete p-a"},
+		},
+		"a claimed cluster whose data is missing stays with its claim": {
+			snapshot(testobj.Pool("p", testobj.Size(1)), with(with(free("p-a", 2), dataMissing), claimedBy("a")), free("p-b", 1)), []string{},
+		},
+		"a cluster that is paused while its data is elsewhere is left alone": {
+			snapshot(testobj.Pool("p", testobj.Size(1)), with(with(free("p-a", 2), dataMissing), func(c *poolplan.Cluster) { c.Paused = true })), []string{},
 		},
 		"a claimed cluster is not deleted, whatever size says": {
 			snapshot(testobj.Pool("p", testobj.Size(0)), with(free("p-a", 2), claimedBy("a"))), []string{},

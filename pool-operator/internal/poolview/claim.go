@@ -115,9 +115,9 @@ func Free(now time.Time, pool *Pool, claims []Claim, clusters []Cluster) []Clust
 	return free
 }
 
-// Usable says whether a claim may get the cluster as far as the cluster itself knows: it is installed, free, left to its pool, and not about to be removed.
+// Usable says whether a claim may get the cluster as far as the cluster itself knows: it is installed, has its data, is free, left to its pool, and not about to be removed.
 func (c *Cluster) Usable() bool {
-	return c.Installed && !c.Claimed() && !c.Deleting && !c.Marked && !c.Paused && c.InstallStopped == nil
+	return c.Installed && !c.Claimed() && !c.Deleting && !c.Marked && !c.Paused && c.InstallStopped == nil && !c.DataMissing
 }
 
 // Of says whether the cluster belongs to the pool that the claim names.

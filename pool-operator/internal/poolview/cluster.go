@@ -75,6 +75,9 @@ type Cluster struct {
 	// ResumeTook is how long the cluster took to resume, the last time it did; 0 if it never did, or if that cannot be told.
 	ResumeTook time.Duration
 
+	// DataMissing says that the cluster reports that its data is lost or elsewhere: it is not started without it.
+	DataMissing bool
+
 	// Metadata says which Secrets lead into the cluster; nil until it is installed.
 	Metadata *hivev1.ClusterMetadata
 	// Private are the names of Secrets beside a claimed cluster that no subject may read, whatever Metadata says.
@@ -116,6 +119,8 @@ func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
 	if stopped := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentProvisionStopped); stopped != nil && stopped.Status == corev1.ConditionTrue {
 		c.InstallStopped = &Failure{Reason: stopped.Reason, Message: stopped.Message, At: stopped.LastTransitionTime.Time}
 	}
+	unreachable := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentUnreachable)
+	c.DataMissing = unreachable != nil && unreachable.Status == corev1.ConditionTrue && unreachable.Reason == hivev1.ReasonDataMissing
 	if missing := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing); missing != nil && missing.Status == corev1.ConditionTrue {
 		c.OrphanReason, c.OrphanedSince = missing.Reason, missing.LastTransitionTime.Time
 	}
@@ -218,11 +223,14 @@ func (c *Cluster) InstallingSince() time.Time {
 // Kept says whether the cluster must not be deleted.
 func (c *Cluster) Kept() bool { return c.Protected || c.Paused }
 
-// Broken says why the cluster is broken: its installation stopped or takes too long, or it has been resuming for too long. It is nil when the cluster is not; then due is when
+// Broken says why the cluster is broken: its installation stopped or takes too long, its data is missing, or it has been resuming for too long. It is nil when the cluster is not; then due is when
 // time alone breaks it, and zero if it never does.
 func (c *Cluster) Broken(now time.Time, limits Limits) (failure *Failure, due time.Time) {
 	if c.InstallStopped != nil {
 		return c.InstallStopped, time.Time{}
+	}
+	if c.DataMissing && !c.Paused {
+		return &Failure{Reason: hivev1.ReasonDataMissing, Message: "the data of the cluster is missing, without which it is not started", AfterInstallation: true}, time.Time{}
 	}
 	since, limit := c.InstallingSince(), limits.Install
 	f := Failure{Reason: reasonInstallTimedOut, Message: "the cluster was not installed within " + limits.Install.String()}

@@ -88,6 +88,9 @@ func ClusterChanges(at time.Time) map[string]func(*hivev1.ClusterDeployment) {
 			cdCondition(cd, hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, at)
 			cdCondition(cd, hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonRunning, at.Add(time.Minute))
 		},
+		"DataMissing": func(cd *hivev1.ClusterDeployment) {
+			cdCondition(cd, hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, at)
+		},
 		"Private": func(cd *hivev1.ClusterDeployment) {
 			cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.PullSecretRef = "other", &hivev1.LocalObjectReference{Name: "other"}
 		},
