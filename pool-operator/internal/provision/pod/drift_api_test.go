@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,11 +140,13 @@ func TestAVolumeClaimThatAnotherClientDeletesIsMissed(t *testing.T) {
 func TestAServiceThatAnotherClientChangesLeadsToTheClusterAgain(t *testing.T) {
 	e := newExposed(t, 9, pod.Options{})
 	e.start()
-	made := e.service().Spec.Selector
+	made := e.service()
 	for name, change := range map[string]func(*corev1.ServiceSpec){
 		"every pod of the StatefulSet": func(s *corev1.ServiceSpec) { delete(s.Selector, "statefulset.kubernetes.io/pod-name") },
 		"other pods":                   func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "another"} },
 		"one label more":               func(s *corev1.ServiceSpec) { s.Selector["app"] = "another" },
+		"another port":                 func(s *corev1.ServiceSpec) { s.Ports[0].Port = 443 },
+		"another port of the pod":      func(s *corev1.ServiceSpec) { s.Ports[0].TargetPort = intstr.FromInt32(8443) },
 		"no pods":                      func(s *corev1.ServiceSpec) { s.Selector = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +156,20 @@ func TestAServiceThatAnotherClientChangesLeadsToTheClusterAgain(t *testing.T) {
 			require.True(t, e.observe().Outdated)
 			e.renew()
 			require.False(t, e.observe().Outdated)
-			require.Equal(t, made, e.service().Spec.Selector)
+			require.Equal(t, made.Spec.Selector, e.service().Spec.Selector)
+			require.Equal(t, made.Spec.Ports, e.service().Spec.Ports)
+			e.start()
 		})
 	}
+}
+
+func TestAServiceThatAnotherClientDeletesIsMadeAgain(t *testing.T) {
+	e := newExposed(t, 10, pod.Options{})
+	e.start()
+	made := e.service()
+	require.NoError(t, e.client.Delete(t.Context(), made))
+	require.True(t, e.observe().Outdated)
+	e.renew()
+	require.False(t, e.observe().Outdated)
+	require.Equal(t, made.Spec.Selector, e.service().Spec.Selector)
 }

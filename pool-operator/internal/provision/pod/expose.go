@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -211,6 +212,9 @@ func ignoreMissing(err error) error {
 // expose makes the Service of a cluster, and the route to it where there is a Gateway. The Service does not record an exposure while a route of another one may be there, so that
 // an operator that dies in between is followed by one that goes on.
 func (r *Runtime) expose(ctx context.Context, ref provision.ClusterRef, identity *corev1.Secret, current *corev1.Service) error {
+	if err := r.mendPorts(ctx, current); err != nil {
+		return err
+	}
 	if legacy(identity) {
 		return r.apply(ctx, service(ref, r.options.Expose, ""))
 	}
@@ -237,6 +241,26 @@ func (r *Runtime) expose(ctx context.Context, ref provision.ClusterRef, identity
 		return err
 	}
 	return r.apply(ctx, service(ref, r.options.Expose, want))
+}
+
+// hasPort says whether the Service leads its port to that of the API server.
+func hasPort(service *corev1.Service) bool {
+	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == port && p.TargetPort == intstr.FromInt32(port) && p.Protocol == corev1.ProtocolTCP
+	})
+}
+
+// mendPorts makes the ports of a Service what they were where another client changed them: an apply would leave that client's port, which has the name of the one that is applied.
+func (r *Runtime) mendPorts(ctx context.Context, current *corev1.Service) error {
+	if current == nil || hasPort(current) {
+		return nil
+	}
+	mended := current.DeepCopy()
+	mended.Spec.Ports = []corev1.ServicePort{{Name: portName, Port: port, TargetPort: intstr.FromInt32(port), Protocol: corev1.ProtocolTCP}}
+	if len(current.Spec.Ports) > 0 { // clients outside know it
+		mended.Spec.Ports[0].NodePort = current.Spec.Ports[0].NodePort
+	}
+	return r.options.Client.Patch(ctx, mended, client.MergeFrom(current), client.FieldOwner(FieldOwner))
 }
 
 // applyRoute leads connections for the host of the cluster through the Gateway to the Service. The route goes with the Service.

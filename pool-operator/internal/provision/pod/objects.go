@@ -44,7 +44,7 @@ func service(ref provision.ClusterRef, expose Exposure, recorded string) *corev1
 	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithAnnotations(annotations).WithSpec(corev1ac.ServiceSpec().
 		WithType(expose.serviceType()).
 		WithSelector(selector(ref)).
-		WithPorts(corev1ac.ServicePort().WithName("api").WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
+		WithPorts(corev1ac.ServicePort().WithName(portName).WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
 }
 
 // isolation lets clients reach the API server and nothing else, and lets the programs reach nothing: they talk to each other inside the pod. An administrator of the hosted cluster can

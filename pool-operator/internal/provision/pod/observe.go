@@ -237,7 +237,7 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 	if serving := f.serving(); serving != nil && f.secret != nil {
 		o.URL, o.AccessID = string(serving.Data[urlKey]), accessOf(f).ID()
 	}
-	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || f.service != nil && !f.leads(ref))
+	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || !f.leads(ref))
 	if f.service == nil || f.secret == nil || legacy(f.secret) {
 		return
 	}
@@ -265,9 +265,9 @@ func (f found) scaled() bool {
 	return f.set != nil && f.set.DeletionTimestamp == nil && f.set.Spec.Replicas != nil && *f.set.Spec.Replicas > 1
 }
 
-// leads says whether the Service selects the pod of the cluster and no other.
+// leads says whether the Service is there, selects the pod of the cluster and no other, and leads to its port.
 func (f found) leads(ref provision.ClusterRef) bool {
-	return maps.Equal(f.service.Spec.Selector, selector(ref))
+	return f.service != nil && maps.Equal(f.service.Spec.Selector, selector(ref)) && hasPort(f.service)
 }
 
 // accessOf returns the administrator's credentials.

@@ -73,8 +73,11 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// port of the API server, in the pod and on the Service.
-const port = 6443
+// port of the API server, in the pod and on the Service, and its name there.
+const (
+	port     = 6443
+	portName = "api"
+)
 
 func (o *Options) setDefaults() {
 	if o.VolumeSize.IsZero() {

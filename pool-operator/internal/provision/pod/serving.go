@@ -75,8 +75,8 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 			return err
 		}
 	}
-	if f.service == nil {
-		return nil
+	if f.service == nil && !f.wanted() {
+		return nil // the next start makes it
 	}
 	if legacy(f.secret) {
 		if f.leads(ref) {
