@@ -59,6 +59,8 @@ type Spec struct {
 	Audit string
 	// Nodes is the network of a cluster that takes nodes; nil for one that takes none.
 	Nodes *NodeNetwork
+	// PullSecret is the Secret beside the ClusterDeployment with credentials for registries; "" for none. Runtimes that pull images use it, and each start takes it as it is then.
+	PullSecret string
 }
 
 // NodeNetwork are the networks of a cluster that takes nodes.

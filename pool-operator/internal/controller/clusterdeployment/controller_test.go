@@ -405,3 +405,10 @@ func TestRenewedCredentialsAreHandedOut(t *testing.T) {
 	require.NotEqual(t, id, renewed)
 	require.Equal(t, hivev1.PowerStateRunning, s.cluster().Status.PowerState, "and the cluster went on running")
 }
+
+func TestARuntimeIsToldOfThePullSecret(t *testing.T) {
+	cluster := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{ClusterName: "blue"}}
+	assert.Empty(t, clusterdeployment.SpecOf(cluster).PullSecret)
+	cluster.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: "blue-pull-secret"}
+	assert.Equal(t, "blue-pull-secret", clusterdeployment.SpecOf(cluster).PullSecret)
+}

@@ -106,6 +106,9 @@ func specOf(cluster *hivev1.ClusterDeployment) provision.Spec {
 	if hosted := cluster.Spec.Platform.Hosted; hosted != nil && hosted.Audit != hivev1.AuditNone {
 		spec.Audit = string(hosted.Audit)
 	}
+	if ref := cluster.Spec.PullSecretRef; ref != nil {
+		spec.PullSecret = ref.Name
+	}
 	spec.Nodes = nodesOf(cluster)
 	return spec
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
+// SpecOf is what a runtime is told about a cluster.
+var SpecOf = specOf
+
 // RemoveOrphans does what an operator does when it starts.
 func RemoveOrphans(ctx context.Context, r *Reconciler) error {
 	return removeOrphans(ctx, r.Dependencies, func(provision.ClusterRef) bool { return true })

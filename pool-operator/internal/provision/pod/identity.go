@@ -100,10 +100,12 @@ type features struct {
 	encrypted bool
 	// audit is the name of the file with the audit policy; "" for none.
 	audit string
+	// pullSecret is the name of the Secret with which images are pulled; "" for none.
+	pullSecret string
 }
 
 func featuresOf(identity *corev1.Secret, spec provision.Spec) features {
-	f := features{legacy: legacy(identity), encrypted: len(identity.Data[encryptionKey]) > 0}
+	f := features{legacy: legacy(identity), encrypted: len(identity.Data[encryptionKey]) > 0, pullSecret: spec.PullSecret}
 	if name := auditKey(spec.Audit); spec.Audit != "" && len(identity.Data[name]) > 0 {
 		f.audit = name
 	}

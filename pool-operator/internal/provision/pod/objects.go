@@ -88,7 +88,7 @@ func volumeClaim(ref provision.ClusterRef, volume storage) *corev1ac.PersistentV
 }
 
 func podSpec(ref provision.ClusterRef, options *Options, volume storage, with features) *corev1ac.PodSpecApplyConfiguration {
-	return corev1ac.PodSpec().
+	spec := corev1ac.PodSpec().
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
 		WithTerminationGracePeriodSeconds(20).
@@ -114,6 +114,10 @@ func podSpec(ref provision.ClusterRef, options *Options, volume storage, with fe
 				WithLivenessProbe(probe("/livez", 10, 6)),
 			container(controllerManager, options.Images.ControllerManager, controllerManagerArgs(), sizes{"10m", "64Mi", "1", "512Mi"}),
 		)
+	if with.pullSecret != "" {
+		spec.WithImagePullSecrets(corev1ac.LocalObjectReference().WithName(with.pullSecret))
+	}
+	return spec
 }
 
 // identityFiles are those of the identity that the programs read; the rest is for the operator.

@@ -29,6 +29,24 @@ var stuck = map[string]corev1.ContainerStatus{
 	},
 }
 
+// Images may be in a registry that asks for credentials. The ClusterDeployment names them.
+func TestImagesArePulledWithThePullSecretOfTheCluster(t *testing.T) {
+	c := newClient(t)
+	ref := provision.ClusterRef{Namespace: (&kubelet{T: t, client: c}).namespace(t), Name: "blue", UID: "81111111-2222-4333-8444-555555555555"}
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("registry.example.com/control-plane:test")})
+	used := func() []corev1.LocalObjectReference {
+		set := statefulSet("")
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.ObjectName()}, set))
+		return set.Spec.Template.Spec.ImagePullSecrets
+	}
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue", PullSecret: "blue-pull-secret"}))
+	require.Equal(t, []corev1.LocalObjectReference{{Name: "blue-pull-secret"}}, used())
+	require.NoError(t, r.Stop(t.Context(), ref))
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	require.Empty(t, used())
+	require.NoError(t, r.Delete(t.Context(), ref))
+}
+
 // TestAnImageThatIsCorrectedReachesAClusterThatDoesNotComeUp: a StatefulSet replaces no pod that is not ready, whatever its template says by then.
 func TestAnImageThatIsCorrectedReachesAClusterThatDoesNotComeUp(t *testing.T) {
 	c := newClient(t)
