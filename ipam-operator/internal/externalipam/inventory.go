@@ -56,7 +56,21 @@ const (
 // NewClient returns a Client of the inventory at a URL. The file holds a bearer token; an empty path means none.
 // After each request, asked is called with its operation and its error.
 func NewClient(base, tokenFile string, asked func(operation string, err error)) *Client {
-	return &Client{base: strings.TrimSuffix(base, "/"), token: tokenFile, http: &http.Client{Timeout: timeout}, asked: asked}
+	return &Client{base: strings.TrimSuffix(base, "/"), token: tokenFile, http: &http.Client{Timeout: timeout, CheckRedirect: keepMethod}, asked: asked}
+}
+
+// maxRedirects is how many redirects a request follows.
+const maxRedirects = 10
+
+// keepMethod refuses a redirect after which the notification of an address would arrive as a question, which an inventory may answer with success.
+func keepMethod(next *http.Request, via []*http.Request) error {
+	switch {
+	case next.Method != via[0].Method:
+		return fmt.Errorf("the inventory redirects %s with status %d: write the address that it redirects to into --inventory-url", via[0].Method, next.Response.StatusCode)
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("the inventory redirects more than %d times", maxRedirects)
+	}
+	return nil
 }
 
 // Taken are the addresses and prefixes of a pool that others have taken.

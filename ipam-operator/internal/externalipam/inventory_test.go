@@ -83,6 +83,38 @@ func TestNoErrorAndNoLogHasTheToken(t *testing.T) {
 	}
 }
 
+// A client follows a redirect of most statuses with GET, whatever it sent, as from http to https.
+func TestNotificationsAreNotLostInARedirect(t *testing.T) {
+	for status, kept := range map[int]bool{http.StatusMovedPermanently: false, http.StatusFound: false, http.StatusTemporaryRedirect: true, http.StatusPermanentRedirect: true} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			arrived := map[string]int{}
+			mux := http.NewServeMux()
+			mux.HandleFunc("/old/", func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, strings.Replace(r.URL.String(), "/old/", "/new/", 1), status)
+			})
+			mux.HandleFunc("/new/", func(w http.ResponseWriter, r *http.Request) {
+				arrived[r.Method]++
+				_, _ = w.Write([]byte(`{"addresses": []}`))
+			})
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			c := NewClient(server.URL+"/old", "", func(string, error) {})
+			_, err := c.Taken(t.Context(), types.NamespacedName{Name: "p"})
+			require.NoError(t, err)
+			given, returned := c.Give(t.Context(), &ipamv1.IPAddress{}), c.Return(t.Context(), types.NamespacedName{Namespace: "n", Name: "a"})
+			if kept {
+				require.NoError(t, given)
+				require.NoError(t, returned)
+				assert.Equal(t, map[string]int{http.MethodGet: 1, http.MethodPut: 1, http.MethodDelete: 1}, arrived)
+				return
+			}
+			require.ErrorContains(t, given, "--inventory-url")
+			require.ErrorContains(t, returned, "--inventory-url")
+			assert.Equal(t, map[string]int{http.MethodGet: 1}, arrived)
+		})
+	}
+}
+
 func TestInvalidAddressesAreRefused(t *testing.T) {
 	for _, text := range []string{"0.0.0.0/0", "::/0", "10.0.0.300", "10.0.0.0/33", ""} {
 		_, err := parse(text)
