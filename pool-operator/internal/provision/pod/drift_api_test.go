@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,6 +102,35 @@ func TestAStatefulSetThatAnotherClientDeletesIsMadeAgainWithItsData(t *testing.T
 		left, err := k.leftovers(t.Context(), ref)
 		return err == nil && len(left) == 0
 	}, patience, 50*time.Millisecond, "a cluster that is deleted leaves no volume")
+}
+
+// A StatefulSet of a former version owns the claim, and the cluster may run for months.
+func TestAStatefulSetOfBeforeIsChangedToLeaveItsVolume(t *testing.T) {
+	e := newExposed(t, 11, pod.Options{})
+	e.start()
+	set := statefulSet(e.ref.ObjectName())
+	set.Namespace = e.ref.Namespace
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		set.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+		return e.client.Update(t.Context(), set, client.FieldOwner(pod.FieldOwner))
+	}))
+	owners := func() int {
+		claim := claimOf(e.ref)
+		if e.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil {
+			return -1
+		}
+		return len(claim.OwnerReferences)
+	}
+	require.Eventually(t, func() bool { return owners() == 1 }, patience, 50*time.Millisecond)
+	require.True(t, e.observe().Outdated)
+	e.renew()
+	require.False(t, e.observe().Outdated)
+	require.Eventually(t, func() bool { return owners() == 0 }, patience, 50*time.Millisecond)
+	require.NoError(t, e.client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+	require.Equal(t, int32(1), *set.Spec.Replicas)
 }
 
 // The controller of StatefulSets makes an empty volume for a pod whose claim is gone.

@@ -237,7 +237,7 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 	if serving := f.serving(); serving != nil && f.secret != nil {
 		o.URL, o.AccessID = string(serving.Data[urlKey]), accessOf(f).ID()
 	}
-	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || !f.leads(ref))
+	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || f.deletesVolume() || !f.leads(ref))
 	if f.service == nil || f.secret == nil || legacy(f.secret) {
 		return
 	}
@@ -263,6 +263,15 @@ func (f found) policyGoes() bool { return f.policy != nil && len(f.policy.OwnerR
 // scaled says whether another client asked for more pods than one. Each has an etcd of its own.
 func (f found) scaled() bool {
 	return f.set != nil && f.set.DeletionTimestamp == nil && f.set.Spec.Replicas != nil && *f.set.Spec.Replicas > 1
+}
+
+// deletesVolume says whether the volume claim goes with the StatefulSet, as it did before Delete alone deleted it.
+func (f found) deletesVolume() bool {
+	if f.set == nil {
+		return false
+	}
+	policy := f.set.Spec.PersistentVolumeClaimRetentionPolicy
+	return policy != nil && policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
 // leads says whether the Service is there, selects the pod of the cluster and no other, and leads to its port.

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -119,24 +120,30 @@ func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) 
 
 // Stop implements the port.
 func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
-	return r.record(ref, "stopping", r.scale(ctx, ref, func(int32) int32 { return 0 }))
+	return r.record(ref, "stopping", r.edit(ctx, ref, func(spec *appsv1.StatefulSetSpec) { spec.Replicas = new(int32(0)) }))
 }
 
-// scale changes how many pods the StatefulSet of a cluster has. It retries after a concurrent change of the StatefulSet, as by its controller.
-func (r *Runtime) scale(ctx context.Context, ref provision.ClusterRef, replicas func(int32) int32) error {
+// mend makes the StatefulSet of a cluster that runs have one pod at most, and leave its volume claim when another client deletes it: those of before took it along.
+func mend(spec *appsv1.StatefulSetSpec) {
+	spec.Replicas = new(min(ptr.Deref(spec.Replicas, 1), 1))
+	if policy := spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
+		policy.WhenDeleted = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	}
+}
+
+// edit changes the StatefulSet of a cluster. It retries after a concurrent change of the StatefulSet, as by its controller.
+func (r *Runtime) edit(ctx context.Context, ref provision.ClusterRef, change func(*appsv1.StatefulSetSpec)) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var current appsv1.StatefulSet
 		if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &current); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		has := ptr.Deref(current.Spec.Replicas, 1)
-		want := replicas(has)
-		if has == want {
+		changed := current.DeepCopy()
+		change(&changed.Spec)
+		if equality.Semantic.DeepEqual(current.Spec, changed.Spec) {
 			return nil
 		}
-		scaled := current.DeepCopy()
-		scaled.Spec.Replicas = &want
-		return r.options.Client.Patch(ctx, scaled, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+		return r.options.Client.Patch(ctx, changed, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 	})
 }
 

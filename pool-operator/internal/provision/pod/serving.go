@@ -70,8 +70,8 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 			return err
 		}
 	}
-	if f.scaled() {
-		if err := r.scale(ctx, ref, func(replicas int32) int32 { return min(replicas, 1) }); err != nil {
+	if f.scaled() || f.deletesVolume() {
+		if err := r.edit(ctx, ref, mend); err != nil {
 			return err
 		}
 	}
