@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,6 +103,54 @@ func TestAStatefulSetThatAnotherClientDeletesIsMadeAgainWithItsData(t *testing.T
 		left, err := k.leftovers(t.Context(), ref)
 		return err == nil && len(left) == 0
 	}, patience, 50*time.Millisecond, "a cluster that is deleted leaves no volume")
+}
+
+// That is how volumes of other StatefulSets are made larger.
+func TestAPodWithoutItsStatefulSetIsAdopted(t *testing.T) {
+	k := newKubelet(t, newClient(t))
+	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "91111111-2222-4333-8444-555555555555"}
+	spec := provision.Spec{ClusterName: "blue"}
+	start := func() {
+		t.Helper()
+		require.NoError(t, r.Start(t.Context(), ref, spec))
+		ready(t, r, ref)
+	}
+	orphan := func() {
+		t.Helper()
+		set := statefulSet(ref.ObjectName())
+		set.Namespace = ref.Namespace
+		require.NoError(t, k.client.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+		require.Eventually(t, func() bool {
+			o, err := r.Observe(t.Context(), ref)
+			return err == nil && o.State == provision.StateFailed
+		}, patience, 50*time.Millisecond)
+	}
+	instance := func() types.UID {
+		t.Helper()
+		p := &corev1.Pod{}
+		require.NoError(t, k.client.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.ObjectName() + "-0"}, p))
+		return p.UID
+	}
+	start()
+	first := instance()
+	orphan()
+	start()
+	require.Equal(t, first, instance(), "it runs on")
+
+	orphan()
+	require.NoError(t, r.Stop(t.Context(), ref))
+	stopped(t, r, ref)
+	start()
+
+	orphan()
+	require.Eventually(t, func() bool {
+		if err := r.Delete(t.Context(), ref); err != nil { // as the caller does for as long as there is anything
+			return false
+		}
+		left, err := k.leftovers(t.Context(), ref)
+		return err == nil && len(left) == 0
+	}, patience, 100*time.Millisecond)
 }
 
 // A StatefulSet of a former version owns the claim, and the cluster may run for months.

@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -159,12 +160,20 @@ func (f found) judge() provision.Observation {
 		if f.refused != "" {
 			o.Problem = &provision.Problem{Reason: provision.ReasonRefused, Message: "the pod of the cluster is not created: " + f.refused}
 		}
+	case f.set == nil && isAlone(f.pod):
+		o.State = provision.StateFailed
+		o.Problem = &provision.Problem{Reason: provision.ReasonOther, Message: "the StatefulSet of the cluster was deleted without its pod " + f.pod.Name}
 	case f.pod != nil:
 		o.State = provision.StateStopping
 	default:
 		o.State = provision.StateStopped
 	}
 	return o
+}
+
+// isAlone says whether a pod runs that no StatefulSet owns, as after kubectl delete statefulset --cascade=orphan. No controller ends it. A StatefulSet that is made again adopts it.
+func isAlone(pod *corev1.Pod) bool {
+	return pod != nil && pod.DeletionTimestamp == nil && metav1.GetControllerOf(pod) == nil
 }
 
 // images are those that the cluster was started with, in one line.

@@ -120,7 +120,26 @@ func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) 
 
 // Stop implements the port.
 func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
-	return r.record(ref, "stopping", r.edit(ctx, ref, func(spec *appsv1.StatefulSetSpec) { spec.Replicas = new(int32(0)) }))
+	_, err := r.endAlone(ctx, ref)
+	if err == nil {
+		err = r.edit(ctx, ref, func(spec *appsv1.StatefulSetSpec) { spec.Replicas = new(int32(0)) })
+	}
+	return r.record(ref, "stopping", err)
+}
+
+// endAlone makes the StatefulSet of a pod again that lost it, with no replicas, so that its controller adopts the pod and ends it. It reports whether there is such a pod.
+func (r *Runtime) endAlone(ctx context.Context, ref provision.ClusterRef) (bool, error) {
+	f, err := r.look(ctx, ref)
+	if err != nil || f.secret == nil || !isAlone(f.pod) {
+		return false, err
+	}
+	volume, err := r.volume(ctx, ref)
+	if err != nil {
+		return true, err
+	}
+	set := statefulSet(ref, &r.options, volume, featuresOf(f.secret, provision.Spec{}))
+	set.Spec.WithReplicas(0)
+	return true, r.apply(ctx, set)
 }
 
 // mend makes the StatefulSet of a cluster that runs have one pod at most, and leave its volume claim when another client deletes it: those of before took it along.
@@ -149,6 +168,9 @@ func (r *Runtime) edit(ctx context.Context, ref provision.ClusterRef, change fun
 
 // Delete implements the port. The Secret goes last: for as long as it is there, the cluster is, and Delete is called again.
 func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
+	if alone, err := r.endAlone(ctx, ref); alone || err != nil {
+		return r.record(ref, "deleting", err) // the Secret is there, so that Delete is called again
+	}
 	if r.options.Expose == ExposeGateway { // a route of another exposure goes with its Service
 		if err := r.deleteRoute(ctx, ref); err != nil {
 			return r.record(ref, "deleting", err)
