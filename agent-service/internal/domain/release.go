@@ -69,6 +69,23 @@ type Release struct {
 // Underway is true from the end of a binding until the host may be bound again.
 func (r Release) Underway() bool { return !r.StartedAt.IsZero() && r.EndedAt.IsZero() }
 
+// returnTimeout is how long a machine that owes something after its release keeps its InfraEnv. One that is dead keeps it no longer.
+const returnTimeout = time.Hour
+
+// Returns is true for a host that comes back from its cluster and owes something: its machine may run as a node, its cluster has its Node, its disks are not wiped, or it has addresses of
+// pools. It is forgotten no sooner: its machine would go on as a node of nothing, with addresses that others get, and what is on its disks would be there for whoever has it next.
+func (h *Host) Returns(now time.Time) bool {
+	r := h.Release
+	owes := !r.Left() || !r.Wiped() || len(h.Addressing.Given) > 0
+	switch {
+	case !r.Underway():
+		return false
+	case h.State == lifecycle.Reclaiming || h.State == lifecycle.ReclaimingRebooting: // these end by time
+		return owes || r.NodeName != ""
+	}
+	return owes && now.Sub(r.StartedAt) < returnTimeout
+}
+
 // Left is true where the cluster knows no Node of the host any more, or is not asked any more.
 func (r Release) Left() bool { return r.NodeName == "" || !r.LeftAt.IsZero() }
 

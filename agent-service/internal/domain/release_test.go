@@ -5,6 +5,7 @@ package domain
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -36,5 +37,34 @@ func TestTheStricterPolicyIsCarriedOut(t *testing.T) {
 			assert.Empty(t, h.Wipe, "it was of the binding")
 			assert.Equal(t, c.want, h.WipePolicy(e), "the release has what the binding had")
 		})
+	}
+}
+
+func TestWhichMachinesComeBack(t *testing.T) {
+	now := time.Unix(1800000000, 0)
+	for name, c := range map[string]struct {
+		state   lifecycle.State
+		release Release
+		given   int
+		age     time.Duration
+		want    bool
+	}{
+		"never released":                            {state: lifecycle.KnownUnbound},
+		"its release ended":                         {state: lifecycle.KnownUnbound, release: Release{Wipe: WipeInstalledDisk, EndedAt: now}},
+		"it owes nothing":                           {state: lifecycle.UnbindingPendingUserAction, release: Release{Wipe: WipeNone}},
+		"its Node is there":                         {state: lifecycle.UnbindingPendingUserAction, release: Release{NodeName: "n"}, want: true},
+		"its disk is to be wiped":                   {state: lifecycle.InsufficientUnbound, release: Release{Wipe: WipeInstalledDisk}, want: true},
+		"it has an address of a pool":               {state: lifecycle.UnbindingPendingUserAction, given: 1, want: true},
+		"it has been gone for an hour":              {state: lifecycle.UnbindingPendingUserAction, release: Release{Wipe: WipeInstalledDisk}, age: time.Hour},
+		"it restarts, and was a node":               {state: lifecycle.Reclaiming, release: Release{NodeName: "n", LeftAt: now}, age: 2 * time.Hour, want: true},
+		"it restarts, was none, and owes nothing":   {state: lifecycle.Reclaiming},
+		"it restarts, and is to be wiped for hours": {state: lifecycle.ReclaimingRebooting, release: Release{Wipe: WipeAllDisks}, age: 2 * time.Hour, want: true},
+	} {
+		h := Host{State: c.state, Release: c.release}
+		if name != "never released" {
+			h.Release.StartedAt = now.Add(-c.age)
+		}
+		h.Addressing.Given = make([]NodeAddress, c.given)
+		assert.Equal(t, c.want, h.Returns(now), name)
 	}
 }

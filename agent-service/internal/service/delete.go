@@ -11,14 +11,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // deleteBatch is how many hosts one transaction deletes at most.
 const deleteBatch = 200
 
-// DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it. Where it refuses a custom resource, no further
+// DeleteInfraEnv refuses while hosts are bound, installing, or on their way back from a cluster (Conflict HostsBound), unless forced; free hosts go with it. Where it refuses a custom resource, no further
 // host registers.
 // It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
 // last of them. One that was begun is ended also where its caller has gone, and after a restart.
@@ -42,12 +41,10 @@ func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id st
 			return err
 		}
 		if !force {
-			bound, err := w.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, States: inUse, Page: domain.Page{Limit: 1}})
-			if err != nil {
+			if refusal, err = transaction.KeepsAny(ctx, w, id, w.Now); err != nil {
 				return err
 			}
-			if bound.Total > 0 {
-				refusal = hostsBound(id, bound.Items[0].HostID)
+			if refusal != nil {
 				return w.CloseInfraEnv(ctx, by, e)
 			}
 		}
@@ -59,13 +56,6 @@ func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id st
 		return w.PutInfraEnv(ctx, e)
 	})
 	return errorOf(err, refusal)
-}
-
-// inUse are the states of hosts that keep their InfraEnv from being deleted.
-var inUse = slices.DeleteFunc(slices.Clone(lifecycle.States), func(state lifecycle.State) bool { return lifecycle.Unbound(state) && !lifecycle.Busy(state) })
-
-func hostsBound(id, hostID string) error {
-	return domain.Refuse(domain.Conflict, "HostsBound", "InfraEnv %s has hosts that are bound to clusters, %s among them: unbind them first", id, hostID)
 }
 
 // endInfraEnv deletes the hosts of a marked InfraEnv, and it. Where a host was bound meanwhile the mark goes again.
@@ -80,7 +70,7 @@ func (s *InfraEnvs) endInfraEnv(ctx context.Context, id string, force bool) erro
 			return err
 		}
 		if len(some.Items) > 0 {
-			err = s.deleteHosts(ctx, id, some.Items, force)
+			err = s.deleteHosts(ctx, some.Items, force)
 		} else {
 			err = s.dropInfraEnv(ctx, id)
 		}
@@ -103,7 +93,7 @@ func errorOf(first, second error) error {
 }
 
 // deleteHosts deletes hosts of an InfraEnv in one transaction.
-func (s *InfraEnvs) deleteHosts(ctx context.Context, id string, hosts []domain.Host, force bool) error {
+func (s *InfraEnvs) deleteHosts(ctx context.Context, hosts []domain.Host, force bool) error {
 	keys, clusters := make([]domain.HostKey, 0, len(hosts)), []string{}
 	for i := range hosts {
 		keys = append(keys, hosts[i].HostKey)
@@ -119,8 +109,8 @@ func (s *InfraEnvs) deleteHosts(ctx context.Context, id string, hosts []domain.H
 		var left []string
 		for i := range found {
 			h := &found[i]
-			if !force && slices.Contains(inUse, h.State) {
-				return hostsBound(id, h.HostID)
+			if why := transaction.Keeps(h, w.Now); why != nil && !force {
+				return why
 			}
 			if err := w.DropRead(h); err != nil {
 				return err

@@ -462,3 +462,47 @@ func TestTheTokenOfAnInstalledSystemInstallsNothing(t *testing.T) {
 	assert.Empty(t, got.Steps)
 	assert.Equal(t, []agentproto.StepType{agentproto.StepInstall}, w.steps(keys[0]), "and takes none from the agent")
 }
+
+// An InfraEnv that is deleted with a cluster takes no machine along that is on its way back: nobody would know any more that its disks are to be wiped, and it would go on as a node of nothing.
+func TestAnInfraEnvStaysUntilItsMachinesAreBack(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *testEnv) {
+		s, e, c := w.installed(domain.WipeInstalledDisk)
+		s.polls(s.residentStamps())
+		stays := func(why string) {
+			t.Helper()
+			err := w.DeleteInfraEnv(t.Context(), alice, e.ID, false)
+			require.Equal(t, "HostsBound", domain.ReasonOf(err))
+			assert.ErrorContains(t, err, why)
+		}
+		stays("bound to clusters, " + s.key.HostID)
+		require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false))
+		assert.Equal(t, lifecycle.Reclaiming, w.state(s.key))
+		stays("on their way back from clusters, " + s.key.HostID)
+		s.boot(e)
+		assert.Equal(t, lifecycle.InsufficientUnbound, w.state(s.key))
+		stays("on their way back")
+		step, args := s.asked()
+		s.wiped(step, args)
+		require.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+		require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, false))
+	})
+}
+
+// A machine that does not come back keeps its InfraEnv no longer than an hour, and not at all where it owes nothing.
+func TestADeadMachineDoesNotKeepItsInfraEnv(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	s, e, _ := w.installed(domain.WipeInstalledDisk)
+	_, err := w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.UnbindingPendingUserAction, w.state(s.key))
+	require.Equal(t, "HostsBound", domain.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
+	w.jump(time.Hour)
+	require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, false))
+
+	s, e, _ = w.installed(domain.WipeNone)
+	_, err = w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, false))
+}

@@ -31,7 +31,7 @@ func status(infraEnv *agentv1.InfraEnv, env *domain.InfraEnv, a Addresses, obsta
 	}
 	switch {
 	case !infraEnv.DeletionTimestamp.IsZero():
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonHostsBound, "The InfraEnv stays until none of its hosts is bound: "+obstacle.Error()
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonHostsBound, "The InfraEnv stays until none of its hosts is bound, or on its way back from a cluster: "+obstacle.Error()
 	case domain.ReasonOf(obstacle) == noDeployment:
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionUnknown, agentv1.ReasonMissingClusterDeployment, "ClusterDeployment is missing"
 		forget(&said)
