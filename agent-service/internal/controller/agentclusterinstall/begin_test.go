@@ -81,6 +81,25 @@ func TestNothingIsInstalledForAClusterThatIsBeingDeleted(t *testing.T) {
 	}
 }
 
+// A host that was bound before its cluster hibernates is not written to then: nothing answers that it could join, and its installation would fail.
+func TestNoHostIsInstalledForAClusterThatHibernates(t *testing.T) {
+	counted := &installer{}
+	objects := fake.NewClientBuilder().WithScheme(agentScheme(t)).WithIndex(&agentv1.Agent{}, agentctl.HostIndex, func(client.Object) []string { return nil }).Build()
+	seen := &snapshot{
+		install: &hiveextv1.AgentClusterInstall{}, deployment: &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{PowerState: hivev1.PowerStateHibernating}},
+		cluster: &domain.Cluster{Status: lifecycle.ClusterAddingHosts}, hosts: []domain.Host{{State: lifecycle.Known, DayTwo: true, HostSettings: domain.HostSettings{Approved: true}}},
+	}
+	r := New(Deps{Client: objects, Service: counted})
+	require.NoError(t, r.begin(t.Context(), seen))
+	assert.Zero(t, counted.begun)
+	seen.deployment.Spec.PowerState = hivev1.PowerStateRunning
+	require.NoError(t, r.begin(t.Context(), seen))
+	assert.Equal(t, 1, counted.begun)
+	seen.deployment.Spec.PowerState, seen.cluster.Status = hivev1.PowerStateHibernating, lifecycle.ClusterReady
+	require.NoError(t, r.begin(t.Context(), seen))
+	assert.Equal(t, 2, counted.begun, "a cluster that was never installed is installed, whatever its power")
+}
+
 func agentScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -186,8 +186,8 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	return err
 }
 
-// begin starts the installation of a cluster that is ready, and of hosts that join an installed one, but for a cluster that is being deleted. Its error is why that was
-// refused.
+// begin starts the installation of a cluster that is ready, and of hosts that join an installed one, but for a cluster that is being deleted. While a cluster hibernates, hosts do not join
+// it: its API gives them nothing to join with, and their installation would fail. Its error is why that was refused.
 func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 	if seen.install.Spec.HoldInstallation || !seen.deployment.DeletionTimestamp.IsZero() {
 		return nil
@@ -199,6 +199,9 @@ func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 			return err
 		}
 		seen.cluster = cluster
+	}
+	if seen.deployment.Spec.PowerState == hivev1.PowerStateHibernating {
+		return nil
 	}
 	var refusals []error
 	for i := range seen.hosts {
