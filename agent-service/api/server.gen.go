@@ -198,6 +198,36 @@ func (e CreateManifestParamsFolder) Valid() bool {
 	}
 }
 
+// Defines values for DiskEncryptionEnableOn.
+const (
+	DiskEncryptionEnableOnNone DiskEncryptionEnableOn = "none"
+)
+
+// Valid indicates whether the value is a known member of the DiskEncryptionEnableOn enum.
+func (e DiskEncryptionEnableOn) Valid() bool {
+	switch e {
+	case DiskEncryptionEnableOnNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DiskEncryptionMode.
+const (
+	Tpmv2 DiskEncryptionMode = "tpmv2"
+)
+
+// Valid indicates whether the value is a known member of the DiskEncryptionMode enum.
+func (e DiskEncryptionMode) Valid() bool {
+	switch e {
+	case Tpmv2:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorKind.
 const (
 	ErrorKindError ErrorKind = "Error"
@@ -1528,13 +1558,16 @@ type CPUArchitecture string
 
 // Cluster defines model for Cluster.
 type Cluster struct {
-	AdditionalNtpSource  string                      `json:"additional_ntp_source,omitempty,omitzero"`
-	APIVips              []VIP                       `json:"api_vips"`
-	BaseDNSDomain        string                      `json:"base_dns_domain,omitempty,omitzero"`
-	ClusterNetworks      []CIDR                      `json:"cluster_networks"`
-	ControlPlaneCount    int                         `json:"control_plane_count,omitempty,omitzero"`
-	CPUArchitecture      string                      `json:"cpu_architecture,omitempty,omitzero"`
-	CreatedAt            time.Time                   `json:"created_at,omitempty,omitzero"`
+	AdditionalNtpSource string    `json:"additional_ntp_source,omitempty,omitzero"`
+	APIVips             []VIP     `json:"api_vips"`
+	BaseDNSDomain       string    `json:"base_dns_domain,omitempty,omitzero"`
+	ClusterNetworks     []CIDR    `json:"cluster_networks"`
+	ControlPlaneCount   int       `json:"control_plane_count,omitempty,omitzero"`
+	CPUArchitecture     string    `json:"cpu_architecture,omitempty,omitzero"`
+	CreatedAt           time.Time `json:"created_at,omitempty,omitzero"`
+
+	// DiskEncryption Always that of a cluster whose disks are not encrypted. Clients read it without a look whether it is there.
+	DiskEncryption       DiskEncryption              `json:"disk_encryption"`
 	EmailDomain          string                      `json:"email_domain,omitempty,omitzero"`
 	EnabledHostCount     int64                       `json:"enabled_host_count,omitempty,omitzero"`
 	HighAvailabilityMode ClusterHighAvailabilityMode `json:"high_availability_mode,omitempty,omitzero"`
@@ -1717,6 +1750,18 @@ type DetailedFeatures struct {
 	} `json:"features,omitempty,omitzero"`
 	Operators []map[string]interface{} `json:"operators,omitempty,omitzero"`
 }
+
+// DiskEncryption Always that of a cluster whose disks are not encrypted. Clients read it without a look whether it is there.
+type DiskEncryption struct {
+	EnableOn DiskEncryptionEnableOn `json:"enable_on"`
+	Mode     DiskEncryptionMode     `json:"mode"`
+}
+
+// DiskEncryptionEnableOn defines model for DiskEncryption.EnableOn.
+type DiskEncryptionEnableOn string
+
+// DiskEncryptionMode defines model for DiskEncryption.Mode.
+type DiskEncryptionMode string
 
 // DiskSkipFormattingParams defines model for DiskSkipFormattingParams.
 type DiskSkipFormattingParams struct {

@@ -203,7 +203,7 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 		MachineNetworks: networks(c.MachineNetworks), MonitoredOperators: []map[string]any{}, UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,
 		HTTPProxy: c.Proxy.HTTP, HTTPSProxy: c.Proxy.HTTPS, NoProxy: c.Proxy.NoProxy,
 		InstallStartedAt: c.InstallStartedAt, InstallCompletedAt: c.InstallCompletedAt, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt,
-		ValidationsInfo: text(byCategory(c.Validations())), Progress: api.ClusterProgressInfo(c.Progress()),
+		ValidationsInfo: text(byCategory(c.Validations())), Progress: api.ClusterProgressInfo(c.Progress()), DiskEncryption: api.DiskEncryption{EnableOn: api.DiskEncryptionEnableOnNone, Mode: api.Tpmv2},
 	}
 	if c.Imported || c.Status == lifecycle.ClusterAddingHosts {
 		shown.Kind = api.ClusterKindAddHostsCluster

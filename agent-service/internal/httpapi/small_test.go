@@ -164,6 +164,7 @@ func TestAReplyHasWhatClientsDoNotExpectToBeAbsent(t *testing.T) {
 		assert.Equal(t, []any{}, shown.body[list], list)
 	}
 	assert.Equal(t, map[string]any{}, shown.body["progress"])
+	assert.Equal(t, map[string]any{"enable_on": "none", "mode": "tpmv2"}, shown.body["disk_encryption"], "aicli export cluster reads enable_on")
 	assert.NotContains(t, w.call(admin, "GET", "/clusters", nil).raw, `"hosts"`, "a list does not read them")
 	host, _ := w.host(env)
 	assert.Equal(t, map[string]any{}, w.call(admin, "GET", host, nil).body["progress"], "it installs nothing yet")
