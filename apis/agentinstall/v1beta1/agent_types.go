@@ -289,9 +289,11 @@ type AgentStatus struct {
 // +kubebuilder:printcolumn:name="Role",type="string",JSONPath=".status.role",description="The role that the machine has or will have"
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.debugInfo.state",description="Where the machine is in its life"
 // +kubebuilder:printcolumn:name="Stage",type="string",JSONPath=".status.progress.currentStage",description="The stage of the installation"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why the machine is, or is not, what its spec asks for"
 // +kubebuilder:printcolumn:name="Hostname",type="string",JSONPath=".status.inventory.hostname",priority=1,description="The name that the machine gave itself"
 // +kubebuilder:printcolumn:name="Requested Hostname",type="string",JSONPath=".spec.hostname",priority=1,description="The name that it shall have"
 // +kubebuilder:printcolumn:name="Info",type="string",JSONPath=".status.debugInfo.stateInfo",priority=1,description="The state in a sentence"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1,description="The reason in a sentence"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the machine registered"
 type Agent struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -285,6 +285,7 @@ type InfraEnvStatus struct {
 // +kubebuilder:printcolumn:name="Image",type="string",JSONPath=".status.conditions[?(@.type=='ImageCreated')].reason",description="Whether the image can be fetched, and why not"
 // +kubebuilder:printcolumn:name="ISO Created At",type="string",JSONPath=".status.createdTime",description="When the content of the image changed last"
 // +kubebuilder:printcolumn:name="ISO URL",type="string",JSONPath=".status.isoDownloadURL",priority=1,description="Where the image can be fetched"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='ImageCreated')].message",priority=1,description="Why it can, or cannot, be fetched, in a sentence"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the InfraEnv was made"
 type InfraEnv struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -268,7 +268,9 @@ type AgentClusterInstallStatus struct {
 // +kubebuilder:resource:path=agentclusterinstalls,shortName=aci,categories=muster
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.clusterDeploymentRef.name",description="The ClusterDeployment that is installed"
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.debugInfo.state",description="Where the cluster is in its life"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why the cluster is, or is not, installed"
 // +kubebuilder:printcolumn:name="Info",type="string",JSONPath=".status.debugInfo.stateInfo",priority=1,description="The state in a sentence"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1,description="The reason in a sentence"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the object was made"
 type AgentClusterInstall struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -150,7 +150,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	}
 	host, err := r.Service.ApplyDesired(ctx, domain.Kubernetes, seen.key, desired)
 	if domain.ReasonOf(err) == clusterNotFound {
-		return domain.Refuse(domain.Invalid, clusterNotFound, "no AgentClusterInstall names ClusterDeployment %s yet", ClusterKey(seen.agent))
+		return domain.Refuse(domain.Invalid, clusterNotFound, "no AgentClusterInstall names ClusterDeployment %s yet, or the SpecSynced of the one that does says what is wrong", ClusterKey(seen.agent))
 	}
 	if err != nil {
 		return err

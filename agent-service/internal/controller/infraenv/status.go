@@ -37,7 +37,7 @@ func status(infraEnv *agentv1.InfraEnv, env *domain.InfraEnv, a Addresses, obsta
 		forget(&said)
 	case domain.ReasonOf(obstacle) == noCluster:
 		condition.Status, condition.Reason = corev1.ConditionUnknown, agentv1.ReasonMissingClusterDeployment
-		condition.Message = "ClusterDeployment is not complete: no AgentClusterInstall names it yet"
+		condition.Message = "ClusterDeployment is not complete: no AgentClusterInstall names it yet, or the SpecSynced of the one that does says what is wrong"
 		forget(&said)
 	case obstacle != nil:
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, agentv1.ReasonImageCreationError, "Failed to create image: "+obstacle.Error()
