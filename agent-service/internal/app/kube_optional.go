@@ -21,6 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/machinepool"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodeaddress"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
@@ -126,6 +127,7 @@ func (k *kube) addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *n
 		return err
 	}
 	return machinepool.New(machinepool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Order: k.order, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Service: k.service, Rules: &hostplan.Rules{OSImages: k.service.OSImages},
+		Recorder: mgr.GetEventRecorder("agent-service"), Order: k.order, Clock: clock.RealClock{},
 	}).SetupWithManager(mgr, joining.Changes())
 }

@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// A machine does not begin to be installed for a cluster of a version that no image has: the Agent and the MachinePool say so, and it can be given to another cluster at once.
+// A MachinePool takes no machine for a cluster of a version that no image has, and says so. One that a user binds does not begin to be installed, says so, and can be given to another cluster at once.
 func TestAMachineWaitsForAnImageOfTheVersionOfItsCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, withSystem(t))
@@ -33,16 +35,18 @@ func TestAMachineWaitsForAnImageOfTheVersionOfItsCluster(t *testing.T) {
 	})
 	pool := blueWorkers(c, deployment)
 	const why = `there is no image of version "9.99.1"`
+	c.until(pool, "it says why it takes no machine", func() bool {
+		available := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return available != nil && available.Reason == hivev1.ReasonNoSuitableAgents && strings.Contains(available.Message, why)
+	})
+	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+	assert.Equal(t, "known-unbound", agent.Status.DebugInfo.State, "it is free for others")
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
 	c.until(agent, "it says what it waits for", func() bool {
 		met := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionRequirementsMet)
 		return met != nil && met.Reason == agentv1.ReasonAgentNotReady && strings.Contains(met.Message, why)
 	})
 	assert.Equal(t, "insufficient", agent.Status.DebugInfo.State)
-	c.until(pool, "it says what its machine waits for", func() bool {
-		ready := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolReady)
-		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseBinding && strings.Contains(pool.Status.Machines[0].Message, why) &&
-			ready != nil && strings.Contains(ready.Message, "not being installed yet")
-	})
-	change(c, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(0)) })
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	c.until(agent, "the machine is free", func() bool { return agent.Status.DebugInfo.State == "known-unbound" })
 }

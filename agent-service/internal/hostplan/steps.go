@@ -292,6 +292,16 @@ func sameMinor(one, other string) bool {
 	return err == nil && a.Major() == b.Major() && a.Minor() == b.Minor() && a.PreRelease() == "" && b.PreRelease() == ""
 }
 
+// CheckJoin is why a free host cannot be installed for a cluster that is installed already, nil where it can be. What else is in its way, validations say when it is bound.
+func (r *Rules) CheckJoin(h *domain.Host, c *domain.Cluster) error {
+	if !hardware.Fits(h.Summary.CPUArchitecture, c.CPUArchitecture) {
+		return domain.Refuse(domain.Conflict, "ArchitectureMismatch", "it has architecture %s, the cluster has %s", h.Summary.CPUArchitecture, c.CPUArchitecture)
+	}
+	joins := *h
+	joins.DayTwo = true
+	return r.imageMissing(&joins, c)
+}
+
 // Check is what is wrong with the settings of a cluster that is not installed, nil for nothing. Kube is its custom resource, empty for none.
 func (r *Rules) Check(c domain.ClusterSettings, kube domain.KubeRef) error {
 	if err := c.Check(); err != nil {

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	"github.com/muster-io/muster/apis/ownwrites"
 )
@@ -37,12 +39,21 @@ type Nodes interface {
 	NodeReady(cluster types.NamespacedName, node string) (ready, known bool)
 }
 
+// Service is what the controller needs of the service.
+type Service interface {
+	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+}
+
 // Deps are what a Reconciler works with; all are required.
 type Deps struct {
 	Client client.Client
 	// Live reads from the API server.
-	Live  client.Reader
-	Nodes Nodes
+	Live    client.Reader
+	Nodes   Nodes
+	Service Service
+	// Rules say which hosts can join a cluster.
+	Rules *hostplan.Rules
 	// Recorder publishes events about MachinePools.
 	Recorder events.EventRecorder
 	// Order lets binds and releases go before what follows from them.

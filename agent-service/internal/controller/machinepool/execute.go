@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -74,7 +76,8 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if len(d.Candidates) == 0 {
 		return nil, nil
 	}
-	if err := r.install(ctx, seen); err != nil {
+	cluster, err := r.known(ctx, seen)
+	if err != nil || cluster == nil {
 		return nil, err
 	}
 	has, err := r.count(ctx, seen)
@@ -87,8 +90,15 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		if r.written.Ahead(client.ObjectKeyFromObject(seen.agents[name]), seen.agents[name].ResourceVersion) {
 			continue // it would be a conflict
 		}
+		joins, err := r.canJoin(ctx, seen, name, cluster)
+		if err != nil || !joins && len(seen.notTaken) == maxRefused {
+			return taken, err
+		}
+		if !joins {
+			continue
+		}
 		done := r.Order.Begin()
-		err := r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
+		err = r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
 		done()
 		if refused(err) {
 			r.refusals.add(seen.key, name, r.Clock.Now())
@@ -108,6 +118,50 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeNormal, "MachineBound", "Bind", "Bound Agent %s/%s as node %s", agentNamespace(seen.pool), name, seen.agents[name].Spec.Hostname)
 	}
 	return taken, nil
+}
+
+// known is the cluster as the service knows it; nil while it does not, and the snapshot says why: a machine that is bound then is in no cluster, and missing in others.
+func (r *Reconciler) known(ctx context.Context, seen *snapshot) (*domain.Cluster, error) {
+	install, err := r.install(ctx, seen)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, string(seen.cluster.UID))
+	switch {
+	case err == nil:
+		return cluster, nil
+	case domain.KindOf(err) != domain.NotFound:
+		return nil, fmt.Errorf("reading the cluster of MachinePool %s: %w", seen.key, err)
+	case install == nil:
+		ref := seen.cluster.Spec.ClusterInstallRef
+		seen.takesNone = fmt.Sprintf("Machines join clusters of an AgentClusterInstall, and spec.clusterInstallRef of ClusterDeployment %s names %s %s", seen.clusterKey(), ref.Kind, ref.Name)
+		return nil, nil
+	}
+	seen.takesNone = "The service does not know the cluster yet"
+	if synced := hivev1.FindCondition(install.Status.Conditions, agentv1.ConditionSpecSynced); synced != nil && synced.Status == corev1.ConditionFalse {
+		seen.takesNone = fmt.Sprintf("AgentClusterInstall %s: %s", install.Name, synced.Message)
+	}
+	return nil, nil
+}
+
+// canJoin says whether the machine of an Agent can be installed for the cluster. Where it cannot, the pool remembers it, and has another one.
+func (r *Reconciler) canJoin(ctx context.Context, seen *snapshot, name string, cluster *domain.Cluster) (bool, error) {
+	host, err := r.Service.GetHost(ctx, domain.Kubernetes, agentctl.HostKey(seen.agents[name]))
+	if domain.KindOf(err) == domain.NotFound {
+		return false, nil // the Agent will say so
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the host of Agent %s: %w", name, err)
+	}
+	why := r.Rules.CheckJoin(host, cluster)
+	if why == nil {
+		return true, nil
+	}
+	r.refusals.add(seen.key, name, r.Clock.Now())
+	if len(seen.notTaken) < maxRefused {
+		seen.notTaken = append(seen.notTaken, fmt.Sprintf("Agent %s cannot join the cluster: %v", name, why))
+	}
+	return false, nil
 }
 
 // maxRefused is after how many Agents that are refused a pass tries no other one: all may be refused for what the pool states. The next pass begins with those that were not refused.
@@ -136,19 +190,22 @@ func (r *Reconciler) count(ctx context.Context, seen *snapshot) (int, error) {
 	return has, nil
 }
 
-// install makes the AgentClusterInstall that lets hosts join the cluster, where there is none. It asks for no machines: the control plane is there.
-func (r *Reconciler) install(ctx context.Context, seen *snapshot) error {
-	if seen.cluster.Spec.ClusterInstallRef != nil {
-		return nil
-	}
+// install returns the AgentClusterInstall that lets hosts join the cluster, and makes it where there is none: it asks for no machines, as the control plane is there. It is nil where the
+// cluster names another installer.
+func (r *Reconciler) install(ctx context.Context, seen *snapshot) (*hiveextv1.AgentClusterInstall, error) {
 	var installs hiveextv1.AgentClusterInstallList
 	if err := r.Client.List(ctx, &installs, client.InNamespace(seen.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the AgentClusterInstalls of ClusterDeployment %s: %w", seen.clusterKey(), err)
+		return nil, fmt.Errorf("listing the AgentClusterInstalls of ClusterDeployment %s: %w", seen.clusterKey(), err)
 	}
+	ref := seen.cluster.Spec.ClusterInstallRef
 	for i := range installs.Items {
-		if installs.Items[i].Spec.ClusterDeploymentRef.Name == seen.cluster.Name {
-			return nil
+		install := &installs.Items[i]
+		if install.Spec.ClusterDeploymentRef.Name == seen.cluster.Name && (ref == nil || ref.Kind == "AgentClusterInstall" && ref.Name == install.Name) {
+			return install, nil
 		}
+	}
+	if ref != nil {
+		return nil, nil
 	}
 	install := &hiveextv1.AgentClusterInstall{
 		ObjectMeta: metav1.ObjectMeta{Namespace: seen.cluster.Namespace, Name: seen.cluster.Name},
@@ -158,12 +215,12 @@ func (r *Reconciler) install(ctx context.Context, seen *snapshot) error {
 		install.Spec.ImageSetRef = how.ImageSetRef
 	}
 	if err := controllerutil.SetOwnerReference(seen.cluster, install, r.Client.Scheme()); err != nil {
-		return fmt.Errorf("making ClusterDeployment %s the owner of its AgentClusterInstall: %w", seen.clusterKey(), err)
+		return nil, fmt.Errorf("making ClusterDeployment %s the owner of its AgentClusterInstall: %w", seen.clusterKey(), err)
 	}
 	if err := r.Client.Create(ctx, install, client.FieldOwner(owner)); client.IgnoreAlreadyExists(err) != nil {
-		return fmt.Errorf("making the AgentClusterInstall of ClusterDeployment %s: %w", seen.clusterKey(), err)
+		return nil, fmt.Errorf("making the AgentClusterInstall of ClusterDeployment %s: %w", seen.clusterKey(), err)
 	}
-	return nil
+	return install, nil
 }
 
 // releasesAtOnce is how many machines of a pool are released at the same time.

@@ -28,6 +28,9 @@ import (
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -131,6 +134,56 @@ func TestAMachinePoolNeedsNoHandWork(t *testing.T) {
 	})
 	r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "known-unbound" })
 	r.until(agent, "it is not taken", func() bool { return takenBy(agent).Name == "" })
+}
+
+// A machine that no image is for would wait in the cluster for ever: it stays free for pools that can use it, and another one is taken, however they sort.
+func TestAMachineThatCannotJoinStaysFree(t *testing.T) {
+	r := newRack(t)
+	for _, name := range []string{"arm-1", "arm-2"} {
+		r.service.hosts[name] = domain.Host{Summary: hardware.Summary{CPUArchitecture: "aarch64"}}
+	}
+	r.replica(&nodes{}, always)
+	arms := []*agentv1.Agent{r.agent("arm-1"), r.agent("arm-2")}
+	pool := r.pool(r.cluster("blue").Name, 1)
+	r.until(pool, "it says why it has no machine", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c != nil && c.Reason == hivev1.ReasonNoSuitableAgents && strings.Contains(c.Message, `0 of 1 machines are bound. In namespace `+r.metal+`, 2 Agents cannot be taken, such as: Agent arm-`) &&
+			strings.Contains(c.Message, `there is no image of version "1.2.3" for aarch64`)
+	})
+	intel := r.agent("intel")
+	r.until(intel, "it is bound", func() bool { return agentctl.ClusterKey(intel).Name == "blue" })
+	r.until(pool, "it has its machine", func() bool { return says(pool, hivev1.MachinePoolMachinesAvailable, hivev1.ReasonMachinesBound) })
+	for _, arm := range arms {
+		require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(arm), arm))
+		assert.Nil(t, arm.Spec.ClusterDeploymentName, arm.Name)
+	}
+}
+
+// A machine that is bound to a cluster which the service does not know waits for ever where nobody mends the AgentClusterInstall: until then none is taken, and the pool says what is wrong.
+func TestAPoolTakesNoMachineForAClusterThatTheServiceDoesNotKnow(t *testing.T) {
+	r := newRack(t)
+	r.service.forgot = true
+	r.replica(&nodes{}, always)
+	agent := r.agent("one")
+	pool := r.pool(r.cluster("blue").Name, 1)
+	install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Namespace: r.clusters, Name: "blue"}}
+	r.until(install, "it is made", func() bool { return true })
+	synced := func(status corev1.ConditionStatus, message string) {
+		t.Helper()
+		require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(install), install))
+		hivev1.SetCondition(&install.Status.Conditions, hivev1.Condition{Type: agentv1.ConditionSpecSynced, Status: status, Reason: "Test", Message: message}, metav1.Now())
+		require.NoError(t, r.user.Status().Update(t.Context(), install))
+	}
+	synced(corev1.ConditionFalse, "ClusterImageSet v1 is missing")
+	r.until(pool, "it says what is wrong", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c != nil && c.Reason == hivev1.ReasonBinding && c.Message == "0 of 1 machines are bound. AgentClusterInstall blue: ClusterImageSet v1 is missing"
+	})
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+	assert.Nil(t, agent.Spec.ClusterDeploymentName)
+	r.service.is(func() { r.service.forgot = false })
+	synced(corev1.ConditionTrue, "The Spec has been successfully applied")
+	r.until(agent, "it is bound", func() bool { return agentctl.ClusterKey(agent).Name == "blue" })
 }
 
 // An Agent that cannot become a machine of the pool, because it would have too many labels, keeps no other one from it.
@@ -515,7 +568,10 @@ func TestPoolsOfAProcessDoNotTryForTheSameMachine(t *testing.T) {
 			return err
 		},
 	})
-	reconciler := New(Deps{Client: behind, Live: r.user, Nodes: &nodes{}, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: r.clock})
+	reconciler := New(Deps{
+		Client: behind, Live: r.user, Nodes: &nodes{}, Service: r.service, Rules: &hostplan.Rules{OSImages: images}, Recorder: &events.FakeRecorder{},
+		Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: r.clock,
+	})
 	for _, name := range pools {
 		_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.clusters, Name: name + "-worker"}})
 		require.NoError(t, err)

@@ -42,8 +42,10 @@ type snapshot struct {
 	refused bool
 	// unknown says that a machine is installed, and the cluster does not say whether its Node is Ready.
 	unknown bool
-	// notTaken says which Agents the API server refused to have bound, and why.
+	// notTaken says which Agents the API server refused to have bound, or whose machines cannot join the cluster, and why.
 	notTaken []string
+	// takesNone is why no machine can be bound to the cluster yet: the service does not know it. It is empty where that was not looked at.
+	takesNone string
 }
 
 // spec is what the pool says of its machines.

@@ -34,9 +34,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -61,6 +65,47 @@ type rack struct {
 	infraEnv *agentv1.InfraEnv
 	// clock is that of replicas.
 	clock *clocktesting.FakePassiveClock
+	// service is what replicas ask.
+	service *service
+}
+
+// service knows all clusters, which are of one version, and for each Agent a host that can join them.
+type service struct {
+	mu sync.Mutex
+	// forgot is set while it knows no cluster.
+	forgot bool
+	// hosts are those that are not as others, by id.
+	hosts map[string]domain.Host
+}
+
+// images are of the version of clusters, for one architecture.
+var images = []agentproto.OSImage{{Version: "1.2.3", CPUArchitecture: "x86_64"}}
+
+func (s *service) GetCluster(_ context.Context, _ domain.Principal, id string) (*domain.Cluster, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forgot {
+		return nil, domain.RefuseUnknown("Cluster", id)
+	}
+	return &domain.Cluster{ID: id, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "1.2.3", CPUArchitecture: hardware.Mixed}}, nil
+}
+
+func (s *service) GetHost(_ context.Context, _ domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host, other := s.hosts[key.HostID]
+	if !other {
+		host.Summary.CPUArchitecture = "x86_64"
+	}
+	host.HostKey = key
+	return &host, nil
+}
+
+// is changes a host, or what is known of clusters.
+func (s *service) is(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {
@@ -74,7 +119,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
-	r := &rack{T: t, config: rest.CopyConfig(controlplanetest.Start(t)), clock: clocktesting.NewFakePassiveClock(time.Now())}
+	r := &rack{T: t, config: rest.CopyConfig(controlplanetest.Start(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), service: &service{hosts: map[string]domain.Host{}}}
 	r.config.QPS = -1
 	var err error
 	r.user, err = client.NewWithWatch(r.config, client.Options{Scheme: newScheme(t)})
@@ -170,8 +215,9 @@ func (n *nodes) NodeReady(_ types.NamespacedName, node string) (ready, known boo
 	return ready, true
 }
 
-// replica runs a controller with a cache of its own until the test ends. Before each write, write is asked; what it returns is done instead, or after it.
-func (r *rack) replica(n *nodes, write func(do func() error) error) {
+// replica runs a controller with a cache of its own until the test ends. Before each write, write is asked; what it returns is done instead, or after it. What is sent to the channel are
+// clusters whose nodes changed.
+func (r *rack) replica(n *nodes, write func(do func() error) error) chan<- event.GenericEvent {
 	r.Helper()
 	mgr, err := ctrl.NewManager(r.config, ctrl.Options{
 		Scheme: newScheme(r.T), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
@@ -190,12 +236,17 @@ func (r *rack) replica(n *nodes, write func(do func() error) error) {
 			return write(func() error { return c.Create(ctx, object, options...) })
 		},
 	})
-	reconciler := New(Deps{Client: faulty, Live: mgr.GetAPIReader(), Nodes: n, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: r.clock})
-	require.NoError(r, reconciler.SetupWithManager(mgr, make(chan event.GenericEvent)))
+	reconciler := New(Deps{
+		Client: faulty, Live: mgr.GetAPIReader(), Nodes: n, Service: r.service, Rules: &hostplan.Rules{OSImages: images}, Recorder: &events.FakeRecorder{},
+		Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: r.clock,
+	})
+	changed := make(chan event.GenericEvent)
+	require.NoError(r, reconciler.SetupWithManager(mgr, changed))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	r.Cleanup(func() { cancel(); assert.NoError(r, <-done) })
+	return changed
 }
 
 // checker watches all Agents, and says where a machine went from one pool to another without being released.

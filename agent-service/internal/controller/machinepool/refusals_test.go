@@ -23,6 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -41,7 +44,9 @@ func TestManyAgentsThatAreRefusedKeepNoOtherFromThePool(t *testing.T) {
 			return nil
 		},
 	})
-	r := New(Deps{Client: api, Live: api, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock}, Clock: clock})
+	r := New(Deps{
+		Client: api, Live: api, Service: &service{}, Rules: &hostplan.Rules{OSImages: images}, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock}, Clock: clock,
+	})
 	pool := &hivev1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}, Spec: hivev1.MachinePoolSpec{
 		Replicas: ptr.To[int64](1), Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
 	}}
@@ -82,4 +87,43 @@ func TestManyAgentsThatAreRefusedKeepNoOtherFromThePool(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, r.refusals.at, "the pool lacks no machines")
 	})
+}
+
+// More machines than a pass tries are ones that no image is for, and all of them come before one that can join. That is no error: it would be told of again and again.
+func TestManyMachinesThatCannotJoinKeepNoOtherFromThePool(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(newScheme(t)).Build(), interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return nil
+		},
+	})
+	known := &service{hosts: map[string]domain.Host{}}
+	r := New(Deps{
+		Client: api, Live: api, Service: known, Rules: &hostplan.Rules{OSImages: images}, Recorder: &events.FakeRecorder{}, Order: &precedence.Order{Clock: clock}, Clock: clock,
+	})
+	pool := &hivev1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}, Spec: hivev1.MachinePoolSpec{
+		Replicas: ptr.To[int64](1), Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
+	}}
+	cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
+	cluster.Spec.ClusterInstallRef = &hivev1.ClusterInstallLocalReference{}
+	seen := &snapshot{key: client.ObjectKeyFromObject(pool), pool: pool, cluster: cluster, agents: map[string]*agentv1.Agent{}}
+	d := machineplan.Decision{Take: 1}
+	for i := range maxRefused + 11 {
+		name := fmt.Sprintf("arm-%d", i)
+		if i == maxRefused+10 {
+			name = "intel"
+		} else {
+			known.hosts[name] = domain.Host{Summary: hardware.Summary{CPUArchitecture: "aarch64"}}
+		}
+		d.Candidates = append(d.Candidates, machineplan.Machine{Name: name})
+		seen.agents[name] = &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: "1"}}
+	}
+	taken, err := r.take(t.Context(), seen, d)
+	require.NoError(t, err)
+	assert.Empty(t, taken)
+	assert.Len(t, seen.notTaken, maxRefused)
+	seen.notTaken = nil
+	taken, err = r.take(t.Context(), seen, d)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"intel"}, taken)
 }

@@ -151,10 +151,12 @@ func available(seen *snapshot, d machineplan.Decision) hivev1.Condition {
 		return condition(kind, corev1.ConditionTrue, hivev1.ReasonMachinesBound, fmt.Sprintf("All of %d machines are bound", wanted))
 	case blocked != "":
 		return condition(kind, corev1.ConditionUnknown, blocked, why)
+	case seen.takesNone != "":
+		return condition(kind, corev1.ConditionFalse, hivev1.ReasonBinding, cut(fmt.Sprintf("%d of %d machines are bound. %s", has, wanted, seen.takesNone)))
 	case len(seen.notTaken) > 0:
 		why := fmt.Sprintf("In namespace %s, %s", agentNamespace(seen.pool), seen.notTaken[0])
 		if more := len(seen.notTaken) - 1; more > 0 {
-			why = fmt.Sprintf("In namespace %s, %d Agents cannot be bound, such as: %s", agentNamespace(seen.pool), more+1, seen.notTaken[0])
+			why = fmt.Sprintf("In namespace %s, %d Agents cannot be taken, such as: %s", agentNamespace(seen.pool), more+1, seen.notTaken[0])
 		}
 		return condition(kind, corev1.ConditionFalse, hivev1.ReasonNoSuitableAgents, cut(fmt.Sprintf("%d of %d machines are bound. %s", has, wanted, why)))
 	case d.Why != "":

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 )
@@ -84,10 +85,37 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 			return r.list(ctx, client.MatchingFields{agentsIndex: object.GetNamespace()}, nil)
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&hiveextv1.AgentClusterInstall{}, handler.EnqueueRequestsFromMapFunc(r.ofInstall), builder.WithPredicates(syncedOtherwise)).
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(source.Channel(nodes, ofCluster)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.ReconcilerOf("machinepool", outcome.Reconciler[ctrl.Request](r), tracing.OfMachinePool(r.Client)))
+}
+
+// ofInstall are the pools of the cluster of an AgentClusterInstall that lack machines: they may wait until the service knows the cluster.
+func (r *Reconciler) ofInstall(ctx context.Context, object client.Object) []reconcile.Request {
+	install, ok := object.(*hiveextv1.AgentClusterInstall)
+	if !ok {
+		return nil
+	}
+	cluster := client.ObjectKey{Namespace: install.Namespace, Name: install.Spec.ClusterDeploymentRef.Name}
+	return r.list(ctx, client.MatchingFields{clusterIndex: cluster.String()}, lacks)
+}
+
+// syncedOtherwise lets through that an AgentClusterInstall says another thing about whether it is applied.
+var syncedOtherwise = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*hiveextv1.AgentClusterInstall)
+	after, ok2 := e.ObjectNew.(*hiveextv1.AgentClusterInstall)
+	if !ok || !ok2 {
+		return false
+	}
+	was, is := hivev1.FindCondition(before.Status.Conditions, agentv1.ConditionSpecSynced), hivev1.FindCondition(after.Status.Conditions, agentv1.ConditionSpecSynced)
+	return is != nil && (was == nil || was.Status != is.Status || was.Message != is.Message)
+}}
+
+// lacks is true for a pool that has fewer machines than it wants, as far as it says.
+func lacks(pool *hivev1.MachinePool) bool {
+	return !hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
 }
 
 // list are the pools of a choice, those that wanted lets through where it is not nil.
@@ -115,14 +143,12 @@ func (r *Reconciler) ofAgents() handler.EventHandler {
 				queue.AddAfter(reconcile.Request{NamespacedName: pool}, said)
 			}
 		}
-		lacks := func(pool *hivev1.MachinePool) bool {
-			return !mine[client.ObjectKeyFromObject(pool)] && !hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
-		}
+		others := func(pool *hivev1.MachinePool) bool { return !mine[client.ObjectKeyFromObject(pool)] && lacks(pool) }
 		soon := counted
 		if is, ok := agents[len(agents)-1].(*agentv1.Agent); ok && agentctl.ClusterKey(is).Name == "" {
 			soon = together
 		}
-		for _, request := range r.list(ctx, client.MatchingFields{agentsIndex: agents[0].GetNamespace()}, lacks) {
+		for _, request := range r.list(ctx, client.MatchingFields{agentsIndex: agents[0].GetNamespace()}, others) {
 			queue.AddAfter(request, soon)
 		}
 	}
