@@ -20,6 +20,8 @@ type Node struct {
 	// Seen is true where the cluster has a Node of that name, and Ready where that is Ready.
 	Seen  bool `json:",omitempty"`
 	Ready bool `json:",omitempty"`
+	// WasReady is true where it has been Ready since the host was installed.
+	WasReady bool `json:",omitempty"`
 	// Certificates are those that were approved for it, the newest last.
 	Certificates []Certificate `json:",omitempty"`
 	// Addresses are those that the installed system reported last; none before its first report.

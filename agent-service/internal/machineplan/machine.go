@@ -59,6 +59,7 @@ const (
 	Binding
 	Installing
 	Joining
+	Lost
 	Ready
 	Releasing
 )

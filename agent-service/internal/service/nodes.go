@@ -14,7 +14,7 @@ import (
 // NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Certificates and reported addresses are kept as they were.
 func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
-		node.Certificates, node.Addresses = h.Node.Certificates, h.Node.Addresses
+		node.Certificates, node.Addresses, node.WasReady = h.Node.Certificates, h.Node.Addresses, h.Node.WasReady || h.Node.Ready || node.Ready
 		h.Node = node
 	})
 }

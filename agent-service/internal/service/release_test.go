@@ -506,3 +506,20 @@ func TestADeadMachineDoesNotKeepItsInfraEnv(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, false))
 }
+
+// That a Node was Ready tells a machine that died from one that joins. It is remembered until the machine is installed again.
+func TestAHostRemembersThatItsNodeWasReady(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	s, _, c := w.installed(domain.WipeNone)
+	for _, ready := range []bool{false, true, false} {
+		before := s.host().Node.WasReady
+		require.NoError(t, w.NoteNode(t.Context(), s.key, c.ID, domain.Node{Name: "n", Seen: true, Ready: ready}))
+		assert.Equal(t, before || ready, s.host().Node.WasReady)
+	}
+	w.Service = w.restart()
+	assert.Equal(t, domain.Node{Name: "n", Seen: true, WasReady: true}, s.host().Node)
+	_, err := w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	assert.False(t, s.host().Node.WasReady)
+}

@@ -37,6 +37,8 @@ const (
 	ReasonInstalling = "Installing"
 	// ReasonJoining: machines start from their disks, and their nodes are not Ready.
 	ReasonJoining = "Joining"
+	// ReasonNodesNotReady: nodes were Ready, and are not any more; the message names them.
+	ReasonNodesNotReady = "NodesNotReady"
 	// ReasonReleasing: machines leave the cluster.
 	ReasonReleasing = "Releasing"
 	// ReasonClusterMissing: there is no ClusterDeployment of that name, or it is being deleted.

@@ -207,7 +207,7 @@ type MachinePoolMachine struct {
 	// +optional
 	Node string `json:"node,omitempty"`
 
-	// phase is Binding, Installing, Joining, Ready, Failed or Releasing.
+	// phase is Binding, Installing, Joining, Ready, NotReady, Failed or Releasing.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Phase MachinePhase `json:"phase"`
@@ -231,6 +231,8 @@ const (
 	MachinePhaseJoining MachinePhase = "Joining"
 	// MachinePhaseReady: its Node is Ready.
 	MachinePhaseReady MachinePhase = "Ready"
+	// MachinePhaseNotReady: its Node was Ready, and is not any more.
+	MachinePhaseNotReady MachinePhase = "NotReady"
 	// MachinePhaseFailed: its installation failed.
 	MachinePhaseFailed MachinePhase = "Failed"
 	// MachinePhaseReleasing: it leaves the cluster.

@@ -120,6 +120,7 @@ func TestOf(t *testing.T) {
 		},
 		"machines that are being bound":     {machines(hive("Ready", "False", "MachinesMissing", "MachinesAvailable", "False", "Binding")), "waiting Binding"},
 		"machines that join":                {machines(hive("Ready", "False", "Joining", "MachinesAvailable", "True", "MachinesBound")), "waiting Joining"},
+		"machines that died":                {machines(hive("Ready", "False", "NodesNotReady", "MachinesAvailable", "True", "MachinesBound")), "wrong NodesNotReady"},
 		"machines that failed":              {machines(hive("Ready", "False", "MachinesFailed")), "wrong MachinesFailed"},
 		"machines that wait for a claim":    {machines(hive("Ready", "True", "WaitingForClaim")), ""},
 		"machines of another controller":    {&hivev1.MachinePool{}, ""},

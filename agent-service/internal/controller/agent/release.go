@@ -22,6 +22,8 @@ func joined(h *domain.Host) []agentv1.Condition {
 		return nil
 	case n.Ready:
 		return []agentv1.Condition{condition(kind, corev1.ConditionTrue, agentv1.ReasonNodeReady, "The Node "+n.Name+" is Ready")}
+	case n.WasReady:
+		return []agentv1.Condition{condition(kind, corev1.ConditionFalse, agentv1.ReasonNodeNotReady, "The Node "+n.Name+" was Ready, and is not any more: see its conditions in the cluster, and whether the machine runs")}
 	case n.Seen:
 		return []agentv1.Condition{condition(kind, corev1.ConditionFalse, agentv1.ReasonNodeNotReady, "The Node "+n.Name+" is not Ready: see its conditions in the cluster")}
 	case len(n.Certificates) > 0:

@@ -27,6 +27,8 @@ const (
 	owner = "agent-service/machinepool"
 	// look is how often a pool is looked at that is not as it should be: not everything that it waits for is watched.
 	look = 30 * time.Second
+	// startTimeout is how long machines may take to be Ready nodes again when their cluster resumes.
+	startTimeout = 10 * time.Minute
 	// drainTimeout is how long the pods of a node may take to leave it, where the pool does not say.
 	drainTimeout = 5 * time.Minute
 	// releaseTimeout is how long a machine may take beside that to leave a cluster before its pool is gone without it.

@@ -64,7 +64,7 @@ func (r *Reconciler) execute(ctx context.Context, seen *snapshot, d machineplan.
 			err = errors.Join(err, r.change(ctx, seen, name, forget))
 		}
 	}
-	r.read(seen)
+	r.read(ctx, seen)
 	return err
 }
 
@@ -183,7 +183,7 @@ func (r *Reconciler) count(ctx context.Context, seen *snapshot) (int, error) {
 	}
 	has := 0
 	for i := range agents.Items {
-		if m := r.machine(seen, &agents.Items[i]); m.Counts() {
+		if m := r.machine(ctx, seen, &agents.Items[i]); m.Counts() {
 			has++
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
@@ -184,6 +185,99 @@ func TestAPoolTakesNoMachineForAClusterThatTheServiceDoesNotKnow(t *testing.T) {
 	r.service.is(func() { r.service.forgot = false })
 	synced(corev1.ConditionTrue, "The Spec has been successfully applied")
 	r.until(agent, "it is bound", func() bool { return agentctl.ClusterKey(agent).Name == "blue" })
+}
+
+// A node that was Ready and is none does not join: its user looks for a machine that died. What the pool says becomes right again by itself.
+func TestAPoolSaysWhichNodesItLost(t *testing.T) {
+	r := newRack(t)
+	n := &nodes{}
+	changed := r.replica(n, always)
+	tells := func(node string, ready bool) {
+		if ready {
+			n.ready.Store(node, true)
+		} else {
+			n.ready.Delete(node)
+		}
+		changed <- event.GenericEvent{Object: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: r.clusters, Name: "blue"}}}
+	}
+	agents := []*agentv1.Agent{r.agent("one"), r.agent("two")}
+	deployment := r.cluster("blue")
+	pool := r.pool(deployment.Name, 2)
+	for _, agent := range agents {
+		r.until(agent, "it is bound", func() bool { return agentctl.ClusterKey(agent).Name == "blue" })
+		r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "added-to-existing-cluster" })
+	}
+	one, two := agents[0].Spec.Hostname, agents[1].Spec.Hostname
+	ready := func() hivev1.Condition { return *hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolReady) }
+	tells(one, true)
+	r.until(pool, "one joins", func() bool {
+		return says(pool, hivev1.MachinePoolReady, hivev1.ReasonJoining) && pool.Status.ReadyReplicas == 1
+	})
+	assert.Equal(t, "1 of 2 nodes are Ready; "+two+": not a Ready node yet; status.machines says what each waits for", ready().Message)
+	tells(two, true)
+	r.until(pool, "all are Ready", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonAllNodesReady) })
+
+	for _, name := range []string{"one", "two"} {
+		r.service.is(func() {
+			r.service.hosts[name] = domain.Host{Summary: hardware.Summary{CPUArchitecture: "x86_64"}, Node: domain.Node{WasReady: true}}
+		})
+	}
+	tells(two, false)
+	r.until(pool, "one is lost", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonNodesNotReady) })
+	assert.Equal(t, "1 of 2 nodes are Ready; "+two+": not Ready any more; see the Nodes in the cluster, and whether the machines run", ready().Message)
+	assert.Equal(t, []int32{2, 1}, []int32{pool.Status.Replicas, pool.Status.ReadyReplicas})
+	assert.Equal(t, hivev1.MachinePhaseNotReady, pool.Status.Machines[0].Phase)
+	tells(two, true)
+	r.until(pool, "it is back", func() bool {
+		return says(pool, hivev1.MachinePoolReady, hivev1.ReasonAllNodesReady) && pool.Status.ReadyReplicas == 2
+	})
+
+	// The Node keeps its name, whatever a user writes: the service refuses another one.
+	r.service.is(func() {
+		r.service.hosts["one"] = domain.Host{Summary: hardware.Summary{CPUArchitecture: "x86_64"}, Node: domain.Node{Name: one, WasReady: true}}
+	})
+	change(r, agents[0], func(a *agentv1.Agent) { a.Spec.Hostname = "other" })
+	tells(two, false)
+	r.until(pool, "one is lost", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonNodesNotReady) })
+	assert.Contains(t, ready().Message, "1 of 2 nodes are Ready; "+two+": not")
+	tells(two, true)
+
+	// Machines that are switched on with their cluster are not lost, for as long as that takes.
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment))
+	hivev1.SetCondition(&deployment.Status.Conditions, hivev1.Condition{
+		Type: hivev1.ClusterDeploymentMachinesStopped, Status: corev1.ConditionFalse, Reason: hivev1.ReasonStartingMachines, Message: "test",
+	}, metav1.NewTime(r.clock.Now()))
+	require.NoError(t, r.user.Status().Update(t.Context(), deployment))
+	change(r, deployment, func(d *hivev1.ClusterDeployment) { d.Spec.HibernateAfter = &metav1.Duration{Duration: time.Hour} }) // the pool sees it
+	tells(two, false)
+	r.until(pool, "it starts", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonJoining) })
+	r.clock.SetTime(r.clock.Now().Add(startTimeout))
+	tells(two, false)
+	r.until(pool, "it does not come back", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonNodesNotReady) })
+}
+
+// What a bound machine waits for stands beside it.
+func TestAPoolSaysWhatItsMachineWaitsFor(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	agent := r.agent("one")
+	pool := r.pool(r.cluster("blue").Name, 1)
+	r.until(agent, "it is bound", func() bool { return agentctl.ClusterKey(agent).Name == "blue" })
+	waits := func(phase hivev1.MachinePhase, message string) {
+		t.Helper()
+		r.until(pool, "it says: "+message, func() bool {
+			return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == phase && pool.Status.Machines[0].Message == message
+		})
+	}
+	r.becomes(agent, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State, s.DebugInfo.StateInfo = "known", "Host is ready to be installed"
+		agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: agentv1.ConditionRequirementsMet, Status: corev1.ConditionFalse, Reason: agentv1.ReasonAgentIsNotApproved, Message: "The agent is not approved"}, metav1.Now())
+	})
+	waits(hivev1.MachinePhaseBinding, "The agent is not approved")
+	r.becomes(agent, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State, s.DebugInfo.StateInfo, s.Progress.CurrentStage = "installing-pending-user-action", "Expected the host to boot from disk", "Rebooting"
+	})
+	waits(hivev1.MachinePhaseJoining, "Expected the host to boot from disk")
 }
 
 // An Agent that cannot become a machine of the pool, because it would have too many labels, keeps no other one from it.

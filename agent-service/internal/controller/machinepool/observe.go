@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -118,7 +119,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, seen *snapshot) error 
 	for i := range has {
 		seen.agents[has[i].Name] = &has[i]
 	}
-	r.read(seen)
+	r.read(ctx, seen)
 	if wanted := seen.wanted(); wanted.Blocked || machineplan.Missing(wanted, seen.machines) <= 0 {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (r *Reconciler) observeMatches(ctx context.Context, seen *snapshot) error {
 			seen.agents[agent.Name] = agent
 		}
 	}
-	r.read(seen)
+	r.read(ctx, seen)
 	return nil
 }
 
@@ -158,10 +159,10 @@ func (r *Reconciler) listAgents(ctx context.Context, seen *snapshot, choice clie
 }
 
 // read makes machines of the Agents.
-func (r *Reconciler) read(seen *snapshot) {
+func (r *Reconciler) read(ctx context.Context, seen *snapshot) {
 	seen.machines, seen.unknown = nil, false
 	for _, agent := range seen.agents {
-		seen.machines = append(seen.machines, r.machine(seen, agent))
+		seen.machines = append(seen.machines, r.machine(ctx, seen, agent))
 	}
 	slices.SortFunc(seen.machines, func(a, b machineplan.Machine) int { return cmp.Compare(a.Name, b.Name) })
 }
@@ -173,7 +174,7 @@ func takenBy(agent client.Object) client.ObjectKey {
 }
 
 // machine is an Agent as the plan sees it.
-func (r *Reconciler) machine(seen *snapshot, agent *agentv1.Agent) machineplan.Machine {
+func (r *Reconciler) machine(ctx context.Context, seen *snapshot, agent *agentv1.Agent) machineplan.Machine {
 	state := lifecycle.State(agent.Status.DebugInfo.State)
 	cluster := agentctl.ClusterKey(agent)
 	_, reserved := agent.Labels[agentv1.MachineReferenceLabel]
@@ -190,7 +191,7 @@ func (r *Reconciler) machine(seen *snapshot, agent *agentv1.Agent) machineplan.M
 	}
 	if m.Mine {
 		m.Left = !m.Ours && !usesCluster(agent)
-		m.Phase, m.Message = r.phase(seen, agent, state, &m)
+		m.Phase, m.Message = r.phase(ctx, seen, agent, state, &m)
 	}
 	return m
 }
@@ -269,7 +270,7 @@ func (s *snapshot) forbidden(agent *agentv1.Agent) string {
 }
 
 // phase is how far a machine of the pool is, and what it waits for.
-func (r *Reconciler) phase(seen *snapshot, agent *agentv1.Agent, state lifecycle.State, m *machineplan.Machine) (machineplan.Phase, string) {
+func (r *Reconciler) phase(ctx context.Context, seen *snapshot, agent *agentv1.Agent, state lifecycle.State, m *machineplan.Machine) (machineplan.Phase, string) {
 	info := agent.Status.DebugInfo.StateInfo
 	switch {
 	case !m.Has():
@@ -277,12 +278,9 @@ func (r *Reconciler) phase(seen *snapshot, agent *agentv1.Agent, state lifecycle
 	case state == lifecycle.Failed || state == lifecycle.Cancelled || state == lifecycle.ResettingPendingUserAction:
 		return machineplan.Failed, info
 	case lifecycle.WasInstalled(state):
-		ready, known := r.Nodes.NodeReady(seen.clusterKey(), m.Node)
-		seen.unknown = seen.unknown || !known
-		if ready {
-			return machineplan.Ready, ""
-		}
-		return machineplan.Joining, "its Node is not Ready"
+		return r.node(ctx, seen, agent, m)
+	case state == lifecycle.InstallingPendingUserAction:
+		return machineplan.Joining, info
 	case lifecycle.Installs(state) && lifecycle.AfterReboot(lifecycle.Stage(agent.Status.Progress.CurrentStage)):
 		return machineplan.Joining, agent.Status.Progress.CurrentStage
 	case lifecycle.Installs(state) || lifecycle.Busy(state):
@@ -293,7 +291,48 @@ func (r *Reconciler) phase(seen *snapshot, agent *agentv1.Agent, state lifecycle
 			return machineplan.Binding, c.Message
 		}
 	}
+	if c := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionRequirementsMet); c != nil && c.Reason == agentv1.ReasonAgentIsNotApproved {
+		return machineplan.Binding, c.Message // its state is that of a machine that can be installed
+	}
 	return machineplan.Binding, info
+}
+
+// node is how far an installed machine is. One that was a Ready node, and is none, does not join: it died, or is off. A Node keeps the name that its machine was installed with, whatever the
+// Agent states since.
+func (r *Reconciler) node(ctx context.Context, seen *snapshot, agent *agentv1.Agent, m *machineplan.Machine) (machineplan.Phase, string) {
+	ready, known := r.Nodes.NodeReady(seen.clusterKey(), m.Node)
+	seen.unknown = seen.unknown || !known
+	if ready || !known {
+		return nodePhase(ready, false)
+	}
+	host, err := r.Service.GetHost(ctx, domain.Kubernetes, agentctl.HostKey(agent))
+	if err != nil {
+		return nodePhase(false, false)
+	}
+	if name := host.Node.Name; name != "" && name != m.Node {
+		m.Node = name
+		ready, _ = r.Nodes.NodeReady(seen.clusterKey(), name)
+	}
+	return nodePhase(ready, host.Node.WasReady && !seen.resumes(r.Clock.Now()))
+}
+
+func nodePhase(ready, was bool) (machineplan.Phase, string) {
+	switch {
+	case ready:
+		return machineplan.Ready, ""
+	case was:
+		return machineplan.Lost, "its Node was Ready, and is not any more: see its conditions in the cluster, and whether the machine runs"
+	}
+	return machineplan.Joining, "its Node is not Ready"
+}
+
+// resumes says that the machines of the cluster are off on purpose, or are being started, which takes no longer than startTimeout.
+func (s *snapshot) resumes(now time.Time) bool {
+	if s.cluster == nil || s.cluster.Spec.PowerState == hivev1.PowerStateHibernating {
+		return true
+	}
+	machines := hivev1.FindCondition(s.cluster.Status.Conditions, hivev1.ClusterDeploymentMachinesStopped)
+	return machines != nil && machines.Reason != hivev1.ReasonMachinesRunning && now.Sub(machines.LastTransitionTime.Time) < startTimeout
 }
 
 // wanted is what the plan works towards.

@@ -31,13 +31,13 @@ const (
 // phases are the words for phases of the plan.
 var phases = map[machineplan.Phase]hivev1.MachinePhase{
 	machineplan.Failed: hivev1.MachinePhaseFailed, machineplan.Binding: hivev1.MachinePhaseBinding, machineplan.Installing: hivev1.MachinePhaseInstalling,
-	machineplan.Joining: hivev1.MachinePhaseJoining, machineplan.Ready: hivev1.MachinePhaseReady, machineplan.Releasing: hivev1.MachinePhaseReleasing,
+	machineplan.Joining: hivev1.MachinePhaseJoining, machineplan.Lost: hivev1.MachinePhaseNotReady, machineplan.Ready: hivev1.MachinePhaseReady, machineplan.Releasing: hivev1.MachinePhaseReleasing,
 }
 
 // eventRules lists the outcomes that become events.
 var eventRules = []conditionevent.Rule{
 	{Condition: hivev1.MachinePoolMachinesAvailable, Action: "Bind", Warning: []string{hivev1.ReasonNoSuitableAgents}},
-	{Condition: hivev1.MachinePoolReady, Action: "Join", Normal: []string{hivev1.ReasonAllNodesReady}, Warning: []string{hivev1.ReasonMachinesFailed}},
+	{Condition: hivev1.MachinePoolReady, Action: "Join", Normal: []string{hivev1.ReasonAllNodesReady}, Warning: []string{hivev1.ReasonMachinesFailed, hivev1.ReasonNodesNotReady}},
 }
 
 // report writes the status where it changed, and says whether the pool is as it should be.
@@ -185,6 +185,9 @@ func ready(seen *snapshot, mine []machineplan.Machine) hivev1.Condition {
 	case len(in[machineplan.Failed]) > 0:
 		return said(hivev1.ReasonMachinesFailed, "The installation of %s failed; see status.machines, and remove spec.clusterDeploymentName of the Agent to have another machine take its place",
 			list(in[machineplan.Failed]))
+	case len(in[machineplan.Lost]) > 0:
+		return said(hivev1.ReasonNodesNotReady, "%d of %d nodes are Ready; %s: not Ready any more; see the Nodes in the cluster, and whether the machines run", len(in[machineplan.Ready]), wanted,
+			list(in[machineplan.Lost]))
 	case has < wanted:
 		return said(hivev1.ReasonMachinesMissing, "%d of %d machines are bound; see MachinesAvailable", has, wanted)
 	case len(in[machineplan.Installing]) > 0:
@@ -194,7 +197,8 @@ func ready(seen *snapshot, mine []machineplan.Machine) hivev1.Condition {
 	case seen.unknown:
 		return said(hivev1.ReasonClusterNotReachable, "The cluster does not say whether its nodes are Ready")
 	case len(in[machineplan.Joining]) > 0:
-		return said(hivev1.ReasonJoining, "%s: not a Ready node", list(in[machineplan.Joining]))
+		return said(hivev1.ReasonJoining, "%d of %d nodes are Ready; %s: not a Ready node yet; status.machines says what each waits for", len(in[machineplan.Ready]), wanted,
+			list(in[machineplan.Joining]))
 	case has > wanted:
 		return said(hivev1.ReasonReleasing, "%d machines are bound, %d are wanted", has, wanted)
 	}

@@ -18,7 +18,7 @@ type MachinePoolMachineApplyConfiguration struct {
 	Agent *AgentReferenceApplyConfiguration `json:"agent,omitempty"`
 	// node is the name of its Node.
 	Node *string `json:"node,omitempty"`
-	// phase is Binding, Installing, Joining, Ready, Failed or Releasing.
+	// phase is Binding, Installing, Joining, Ready, NotReady, Failed or Releasing.
 	Phase *hivev1.MachinePhase `json:"phase,omitempty"`
 	// message says what the machine does or waits for.
 	Message *string `json:"message,omitempty"`
