@@ -100,7 +100,8 @@ func (s source) metadata(files map[string][]byte, version string) error {
 	return nil
 }
 
-// definitions writes the CustomResourceDefinitions where Helm installs them, and never deletes them.
+// definitions writes the CustomResourceDefinitions where Helm installs them, and never deletes them. "helm show crds" prints one after the other as they are: each file has to
+// separate itself from the one before, or kubectl takes all of them for one object, which is the last.
 func (s source) definitions(files map[string][]byte) error {
 	for _, set := range s.crds {
 		objects, err := render.Directory("deploy/crds/" + set)
@@ -112,7 +113,7 @@ func (s source) definitions(files map[string][]byte) error {
 			if err != nil {
 				return err
 			}
-			files["crds/"+object.GetName()+".yaml"] = content
+			files["crds/"+object.GetName()+".yaml"] = append([]byte("---\n"), content...)
 		}
 	}
 	return nil

@@ -202,19 +202,27 @@ func TestAReleaseOfAnOperatorThatIsGoneEnds(t *testing.T) {
 	h.install("agent-service")
 }
 
-// The command of docs/helm.md takes fields over that Helm wrote when it installed the kinds of the former version.
+// The command of docs/helm.md changes all kinds of a chart, and takes fields over that Helm wrote when it installed those of the former version.
 func TestKindsAreUpgradedThatHelmInstalled(t *testing.T) {
 	h := newHelm(t)
 	h.install("ipam-operator")
-	definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
-	name := client.ObjectKey{Name: "ippools.ipam.metal3.io"}
-	require.NoError(t, h.Get(t.Context(), name, definition))
-	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	require.NoError(t, err)
-	const description = "of the former version"
-	require.NoError(t, unstructured.SetNestedField(versions[0].(map[string]any), description, "schema", "openAPIV3Schema", "description"))
-	require.NoError(t, unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
-	require.NoError(t, h.Update(t.Context(), definition, client.FieldOwner(definition.GetManagedFields()[0].Manager)))
+	const former = "of the former version"
+	description := []string{"schema", "openAPIV3Schema", "description"}
+	get := func(name string) (definition *unstructured.Unstructured, versions []any) {
+		definition = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+		require.NoError(t, h.Get(t.Context(), client.ObjectKey{Name: name}, definition))
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		require.NoError(t, err)
+		return definition, versions
+	}
+	kinds := h.kinds()
+	require.Greater(t, len(kinds), 1)
+	for name := range kinds {
+		definition, versions := get(name)
+		require.NoError(t, unstructured.SetNestedField(versions[0].(map[string]any), former, description...))
+		require.NoError(t, unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
+		require.NoError(t, h.Update(t.Context(), definition, client.FieldOwner(definition.GetManagedFields()[0].Manager)))
+	}
 
 	page, err := checkout.Path("docs", "helm.md")
 	require.NoError(t, err)
@@ -224,19 +232,22 @@ func TestKindsAreUpgradedThatHelmInstalled(t *testing.T) {
 	require.True(t, found)
 	_, command, found = strings.Cut(command, "kubectl ")
 	require.True(t, found)
-	command, _, _ = strings.Cut(command, " -f -")
+	command, _, found = strings.Cut(command, " -f -")
+	require.True(t, found)
 	dir := t.TempDir()
 	require.NoError(t, chart.Write(dir, "ipam-operator", later))
+	shown, err := action.NewShowWithConfig(action.ShowCRDs, h.cfg).Run(filepath.Join(dir, "ipam-operator"))
+	require.NoError(t, err)
 	kubectl, err := environment.Kubectl(t.Context())
 	require.NoError(t, err)
-	apply := exec.CommandContext(t.Context(), kubectl, append(strings.Fields(command), "-f", filepath.Join(dir, "ipam-operator", "crds"))...)
-	apply.Env = append(apply.Environ(), "KUBECONFIG="+h.kubeconfig)
+	apply := exec.CommandContext(t.Context(), kubectl, append(strings.Fields(command), "-f", "-")...)
+	apply.Env, apply.Stdin = append(apply.Environ(), "KUBECONFIG="+h.kubeconfig), strings.NewReader(shown)
 	out, err := apply.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.NoError(t, h.Get(t.Context(), name, definition))
-	versions, _, err = unstructured.NestedSlice(definition.Object, "spec", "versions")
-	require.NoError(t, err)
-	now, _, err := unstructured.NestedString(versions[0].(map[string]any), "schema", "openAPIV3Schema", "description")
-	require.NoError(t, err)
-	assert.NotEqual(t, description, now)
+	for name := range kinds {
+		_, versions := get(name)
+		now, _, err := unstructured.NestedString(versions[0].(map[string]any), description...)
+		require.NoError(t, err)
+		assert.NotEqual(t, former, now, name)
+	}
 }
