@@ -5,6 +5,7 @@
 package uninstall_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,10 +77,13 @@ func (c cluster) runWith(t *testing.T, kubectl string, args ...string) (string, 
 	t.Helper()
 	script, err := checkout.Path("hack", "uninstall")
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), script, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, script, args...)
 	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+c.plane.Kubeconfig())
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
+	require.NoError(t, ctx.Err(), "it does not end")
 	return string(out), err
 }
 
@@ -196,6 +200,53 @@ func TestObjectsWithoutTheirOperatorAreNamedAndForced(t *testing.T) {
 
 	_, err = c.run(t, "--delete-objects", "ipam-operator")
 	require.NoError(t, err, "again is fine")
+}
+
+// A finalizer may be protected, as by a policy of the site. The user is told by what, and the operator stays.
+func TestForceEndsWhereAFinalizerIsRefused(t *testing.T) {
+	c := start(t)
+	config, err := environment.Read(c.plane.Kubeconfig())
+	require.NoError(t, err)
+	policy, binding := object("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy"), object("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding")
+	policy.SetName("addresses.example.com")
+	policy.Object["spec"] = map[string]any{
+		"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
+			"apiGroups": []any{"ipam.metal3.io"}, "apiVersions": []any{"*"}, "operations": []any{"UPDATE"}, "resources": []any{"ipclaims"},
+		}}},
+		"validations": []any{map[string]any{"expression": "false", "message": "addresses are protected by the network team"}},
+	}
+	binding.SetName(policy.GetName())
+	binding.Object["spec"] = map[string]any{"policyName": policy.GetName(), "validationActions": []any{"Deny"}}
+	require.NoError(t, render.Apply(t.Context(), config, []*unstructured.Unstructured{policy, binding}))
+	claim := object("ipam.metal3.io", "v1alpha1", "IPClaim")
+	require.True(t, c.has(t, claim, "default", "held"))
+	require.Eventually(t, func() bool {
+		return c.Patch(t.Context(), claim.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll) != nil
+	}, patience, interval, "the policy is in force")
+
+	out, err := c.run(t, "--delete-objects", "--force", "--timeout", "1", "ipam-operator")
+	require.Error(t, err)
+	assert.Contains(t, out, "addresses are protected by the network team")
+	assert.Contains(t, out, "  ipclaims.ipam.metal3.io default/held\n")
+	assert.True(t, c.has(t, object("apps", "v1", "Deployment"), "muster-ipam-operator", "ipam-operator"))
+}
+
+// A GitOps tool that goes on makes objects again. They are not taken for objects that the operator does not finalize.
+func TestObjectsThatAreMadeAgainAreNamed(t *testing.T) {
+	c := start(t)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	claim, program := filepath.Join(dir, "claim.yaml"), filepath.Join(dir, "kubectl")
+	require.NoError(t, os.WriteFile(claim, []byte("apiVersion: ipam.metal3.io/v1alpha1\nkind: IPClaim\nmetadata: {name: declared, namespace: default}\nspec: {pool: {name: pool}}\n"), 0o600))
+	script := "#!/bin/sh\ncase \"$*\" in (get*--all-namespaces*name) '" + kubectl + "' create -f '" + claim + "' >/dev/null 2>&1;; esac\nexec '" + kubectl + "' \"$@\"\n"
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+	for _, flags := range [][]string{nil, {"--force"}} {
+		out, err := c.runWith(t, program, append(flags, "--delete-objects", "--timeout", "1", "ipam-operator")...)
+		require.Error(t, err)
+		assert.Contains(t, out, "ipclaims.ipam.metal3.io default/declared, which was made again")
+		assert.NotContains(t, out, "default/held, which")
+	}
 }
 
 // An API server that does not answer, when it is asked what is left, is none where nothing is left.
