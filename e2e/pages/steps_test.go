@@ -43,6 +43,7 @@ var steps = []step{
 	{page: operations, first: "kubectl -n muster-pool-operator set env deployment/pool-operator", do: user.trace},
 	{page: operations, first: "kubectl -n team get clusterclaim mine", do: user.findTrace},
 	{page: operations, first: "apiVersion: networking.k8s.io/v1", do: user.allowTraces},
+	{page: operations, first: "for operator in pool-operator", why: "e2e/upgrade deletes with it what v0.1 installed"},
 	{page: operations, first: "hack/backup backup-$(date +%F)", why: "e2e/restore backs up and restores with it"},
 	{page: operations, first: "psql --command=", why: "e2e/upgrade restores a dump of a real PostgreSQL with it"},
 	{page: operations, first: "hack/restore backup-", why: "e2e/restore restores with it"},

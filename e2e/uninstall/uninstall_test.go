@@ -96,9 +96,14 @@ func (c cluster) has(t *testing.T, o *unstructured.Unstructured, namespace, name
 
 func TestAnOperatorGoesAndItsObjectsStay(t *testing.T) {
 	c := start(t)
+	former := object("policy", "v1", "PodDisruptionBudget") // an upgrade from v0.1 leaves it
+	former.SetNamespace("muster-ipam-operator")
+	former.SetName("operator")
+	require.NoError(t, c.Create(t.Context(), former))
 	_, err := c.run(t, "ipam-operator")
 	require.NoError(t, err)
 	assert.False(t, c.has(t, object("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "ipam-operator"))
+	assert.False(t, c.has(t, former, "muster-ipam-operator", "operator"), "the next installation would have two budgets for each pod")
 	claim := object("ipam.metal3.io", "v1alpha1", "IPClaim")
 	assert.True(t, c.has(t, claim, "default", "held"))
 	assert.Nil(t, claim.GetDeletionTimestamp())
