@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/certfile"
 	"github.com/muster-io/muster/apis/logging"
 	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/requestcount"
@@ -92,7 +94,7 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.service.Run(ctx) })
 	group.Go(func() error {
-		return serve(ctx, &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
+		return o.serve(ctx, &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second}, listener, log)
 	})
 	group.Go(func() error { return o.serveProbes(ctx, p.handler) })
 	group.Go(func() error { return o.serveMetrics(ctx, log, p.instruments...) })
@@ -271,8 +273,23 @@ func versions(images []agentproto.OSImage) []httpapi.Version {
 	return list
 }
 
+// serve answers until ctx ends, with TLS if the process has a certificate. A renewed certificate is served as soon as its files have it.
+func (p *Process) serve(ctx context.Context, server *http.Server, listener net.Listener, log *zap.Logger) error {
+	if p.TLSCertificate == "" {
+		return serve(ctx, server, listener)
+	}
+	pair, err := certfile.Load(p.TLSCertificate, p.TLSKey, func(err error) {
+		log.Error("the certificate was not read again, and the former one is served", zap.Error(err))
+	})
+	if err != nil {
+		return fmt.Errorf("serving: %w", err)
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.GetCertificate}
+	return serve(ctx, server, listener)
+}
+
 // serve answers until ctx ends, and then lets requests end. Held polls are answered by the service, which ends at the same time.
-func serve(ctx context.Context, server *http.Server, listener net.Listener, certificate, key string) error {
+func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -281,8 +298,8 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, cert
 		stopped <- server.Shutdown(last)
 	}()
 	var err error
-	if certificate != "" {
-		err = server.ServeTLS(listener, certificate, key)
+	if server.TLSConfig != nil {
+		err = server.ServeTLS(listener, "", "")
 	} else {
 		err = server.Serve(listener)
 	}

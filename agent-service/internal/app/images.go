@@ -5,14 +5,11 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -101,7 +98,7 @@ func runImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listene
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
+		return o.serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, log)
 	})
 	group.Go(func() error { return o.serveProbes(ctx, mux) })
 	group.Go(func() error {
@@ -116,15 +113,9 @@ func (o *ImageOptions) client() (*http.Client, error) {
 	if o.ServiceCAFile == "" {
 		return remoteClient, nil
 	}
-	pem, err := os.ReadFile(o.ServiceCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificates: %w", err)
+	trust := &trusting{file: o.ServiceCAFile}
+	if _, err := trust.current(); err != nil {
+		return nil, err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("--service-ca-file holds no certificate")
-	}
-	return &http.Client{Timeout: remoteClient.Timeout, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second,
-	}}, nil
+	return &http.Client{Timeout: remoteClient.Timeout, Transport: trust}, nil
 }

@@ -5,9 +5,12 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -87,4 +90,68 @@ func TestImagesOfAProcessOfTheirOwnAreServedWithTLS(t *testing.T) {
 	stranger := trust.serveImages(t, service, live)
 	code, said = trust.over(t, http.MethodGet, strings.Replace(env.DownloadURL, images, stranger, 1), "")
 	assert.Equal(t, http.StatusServiceUnavailable, code, "without the authority of the service there is no image: %.200s", said)
+}
+
+// As cert-manager renews what is in a Secret, and the kubelet replaces the files of its volume.
+func TestARenewedCertificateIsServed(t *testing.T) {
+	trust, renewed := newPrivate(t), newPrivate(t)
+	listener, service := listen(t)
+	service = strings.Replace(service, "http://", "https://", 1)
+	dir := t.TempDir()
+	o, err := ParseOptions([]string{
+		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + service,
+		"--tls-certificate=" + trust.certificate, "--tls-key=" + trust.key,
+	})
+	require.NoError(t, err)
+	start(t, func(ctx context.Context) error { return RunWith(ctx, o, zap.NewNop(), listener) })
+	servedTo := func(client *private) {
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			code, said := client.over(t, http.MethodGet, service+"/readyz", "")
+			require.Equal(c, http.StatusOK, code, string(said))
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	servedTo(trust)
+	replace(t, renewed.certificate, trust.certificate)
+	replace(t, renewed.key, trust.key)
+	servedTo(renewed)
+}
+
+func replace(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, content, 0o600))
+}
+
+func TestReplacedAuthoritiesAreTrusted(t *testing.T) {
+	former, renewed := newPrivate(t), newPrivate(t)
+	servers := map[*private]string{}
+	for _, of := range []*private{former, renewed} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{of.server}}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		servers[of] = server.URL
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	client := &http.Client{Transport: &trusting{file: file}}
+	ask := func(of *private) error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, servers[of], http.NoBody)
+		require.NoError(t, err)
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	}
+	require.ErrorIs(t, ask(former), os.ErrNotExist)
+	replace(t, former.authority, file)
+	require.NoError(t, ask(former))
+	require.ErrorContains(t, ask(renewed), "x509")
+	replace(t, renewed.authority, file)
+	require.NoError(t, ask(renewed))
+	require.ErrorContains(t, ask(former), "x509")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, ask(renewed), "a file that is being written changes nothing")
 }

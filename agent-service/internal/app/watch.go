@@ -37,7 +37,7 @@ func (p *Process) serveProbes(ctx context.Context, handler http.Handler) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", handler)
 	mux.Handle("GET /readyz", handler)
-	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, "", "")
+	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener)
 }
 
 // serveMetrics answers /metrics until ctx ends: to any client, or with TLS to those that the cluster authorizes.
@@ -67,7 +67,7 @@ func (p *Process) serveMetrics(ctx context.Context, log *zap.Logger, instruments
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", handler)
-	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, "", "")
+	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener)
 }
 
 // authorized lets pass whose token the cluster knows, if that user may get the path.

@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/muster-io/muster/apis/certfile"
 	"github.com/muster-io/muster/apis/logging"
 	"github.com/muster-io/muster/ipam-operator/internal/networkprobe"
 )
@@ -152,10 +154,10 @@ func (o probeOptions) run(ctx context.Context, listener net.Listener, ports []in
 	defer func() { <-ended }()
 	defer cancel()
 	log.Info("Serving the inventory of addresses that answer", "address", listener.Addr().String(), "subnets", o.subnets.String())
-	return o.serve(ctx, listener, networkprobe.NewServer(known, o.tokenFile).Handler())
+	return o.serve(ctx, listener, networkprobe.NewServer(known, o.tokenFile).Handler(), log)
 }
 
-func (o probeOptions) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+func (o probeOptions) serve(ctx context.Context, listener net.Listener, handler http.Handler, log logr.Logger) error {
 	server := &http.Server{
 		Handler: handler, ReadTimeout: 10 * time.Second, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}
@@ -163,7 +165,14 @@ func (o probeOptions) serve(ctx context.Context, listener net.Listener, handler 
 	defer stop()
 	var err error
 	if o.certFile != "" {
-		err = server.ServeTLS(listener, o.certFile, o.keyFile)
+		pair, wrong := certfile.Load(o.certFile, o.keyFile, func(err error) {
+			log.Error(err, "The certificate was not read again, and the former one is served")
+		})
+		if wrong != nil {
+			return fmt.Errorf("serving the inventory: %w", wrong)
+		}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.GetCertificate}
+		err = server.ServeTLS(listener, "", "")
 	} else {
 		err = server.Serve(listener)
 	}

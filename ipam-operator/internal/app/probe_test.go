@@ -5,6 +5,8 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net"
@@ -21,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/pki"
 )
 
 // machine listens at an address of the loopback network until it is closed.
@@ -112,6 +115,40 @@ func TestAddressesThatAnswerAreTaken(t *testing.T) {
 func (w *site) hasAddress(claim string) bool {
 	got := w.getClaim(claim)
 	return got != nil && got.Status.Address != nil
+}
+
+func TestProbeServesARenewedCertificate(t *testing.T) {
+	dir := t.TempDir()
+	o := probeOptions{certFile: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key")}
+	valid := pki.Period{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}
+	issue := func() *x509.CertPool {
+		made, err := pki.NewSelfSigned([]string{"127.0.0.1"}, valid)
+		require.NoError(t, err)
+		certificate, key, err := made.Encode()
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(o.certFile, certificate, 0o600))
+		require.NoError(t, os.WriteFile(o.keyFile, key, 0o600))
+		roots := x509.NewCertPool()
+		roots.AddCert(made.Certificate)
+		return roots
+	}
+	roots := issue()
+	listener := machine(t, "127.0.0.1:0")
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- o.serve(ctx, listener, http.NotFoundHandler(), logr.Discard()) }()
+	served := func(roots *x509.CertPool) {
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			connection, err := (&tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}).DialContext(t.Context(), "tcp", listener.Addr().String())
+			require.NoError(c, err)
+			require.NoError(c, connection.Close())
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	served(roots)
+	served(issue())
+	stop()
+	require.NoError(t, <-done)
 }
 
 func TestProbeRefusesWhatItCannotUse(t *testing.T) {
