@@ -39,6 +39,8 @@ type discovery struct {
 	authority *token.Authority
 	// programs are what live images without an agent fetch.
 	programs *programs
+	// client asks the process that serves images, where that is another one.
+	client *http.Client
 	// elsewhere are the live images that another process serves, as far as this one was given their list; nil where it serves images itself.
 	elsewhere *image.Catalog
 	// handler serves images here; nil where another process does.
@@ -54,7 +56,7 @@ type machines interface {
 }
 
 func newDiscovery(o Options, live []image.Version, envs machines, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
-	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
+	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs, client: o.imagesClient()}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{buildinfo.Version(), o.BaseURL, authorities, agentUnit, fetchAgent, networkUnit, installNetwork}))
 	d.settings = hex.EncodeToString(sum[:8])
 	if d.images == "" {
@@ -65,6 +67,14 @@ func newDiscovery(o Options, live []image.Version, envs machines, authority *tok
 		d.elsewhere = &image.Catalog{Versions: live}
 	}
 	return d
+}
+
+// imagesClient trusts the server of images by the certificates that machines trust it by, too.
+func (o *Options) imagesClient() *http.Client {
+	if o.CAFile == "" {
+		return remoteClient
+	}
+	return &http.Client{Timeout: remoteClient.Timeout, Transport: &trusting{file: o.CAFile, system: true}}
 }
 
 // mount serves images and says what measures that, or serves what another process needs to serve them.
@@ -197,7 +207,7 @@ func (d *discovery) obstacle(ctx context.Context, short string) *image.Obstacle 
 	if d.handler != nil {
 		return d.handler.Try(ctx, short)
 	}
-	return image.Try(ctx, remoteClient, d.images, short)
+	return image.Try(ctx, d.client, d.images, short)
 }
 
 // URL implements httpapi.Images.
@@ -262,7 +272,7 @@ func (d *discovery) script(ctx context.Context, short string) ([]byte, error) {
 		script, err := d.handler.Script(ctx, short)
 		return []byte(script), refusal(err)
 	}
-	script, err := image.FetchScript(ctx, remoteClient, d.images, short)
+	script, err := image.FetchScript(ctx, d.client, d.images, short)
 	return script, refusal(err)
 }
 
@@ -276,7 +286,7 @@ func (d *discovery) artifacts(ctx context.Context, env *domain.InfraEnv) (agentp
 	if d.handler != nil {
 		found, err = d.handler.Artifacts(ctx, short)
 	} else {
-		found, err = image.FetchArtifacts(ctx, remoteClient, d.images, short)
+		found, err = image.FetchArtifacts(ctx, d.client, d.images, short)
 	}
 	return agentproto.BootArtifactsArgs{
 		KernelURL: found.KernelURL, KernelSHA256: found.KernelSHA256, InitrdURL: found.InitrdURL, InitrdSHA256: found.InitrdSHA256, RootFSURL: found.RootFSURL, CommandLine: found.CommandLine,

@@ -259,7 +259,7 @@ func TestAnImageServiceThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
-	d := &discovery{images: silent.URL}
+	d := &discovery{images: silent.URL, client: remoteClient}
 	for range 100 {
 		assert.Nil(t, d.obstacle(t.Context(), "key"), "no failure is known")
 	}

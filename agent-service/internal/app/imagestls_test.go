@@ -79,6 +79,7 @@ func TestImagesOfAProcessOfTheirOwnAreServedWithTLS(t *testing.T) {
 	code, said := trust.over(t, http.MethodPost, service+"/api/assisted-install/v2/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"}`)
 	require.Equal(t, http.StatusCreated, code, string(said))
 	var env struct {
+		ID          string `json:"id"`
 		DownloadURL string `json:"download_url"`
 	}
 	require.NoError(t, json.Unmarshal(said, &env))
@@ -86,6 +87,9 @@ func TestImagesOfAProcessOfTheirOwnAreServedWithTLS(t *testing.T) {
 	code, iso := trust.over(t, http.MethodGet, env.DownloadURL, "")
 	require.Equal(t, http.StatusOK, code, "%.200s", iso)
 	assert.Greater(t, len(iso), 32768)
+	code, script := trust.over(t, http.MethodGet, service+"/api/assisted-install/v2/infra-envs/"+env.ID+"/downloads/files?file_name=ipxe-script", "")
+	require.Equal(t, http.StatusOK, code, "the service trusts the server of images by --ca-file: %s", script)
+	assert.Contains(t, string(script), images)
 
 	stranger := trust.serveImages(t, service, live)
 	code, said = trust.over(t, http.MethodGet, strings.Replace(env.DownloadURL, images, stranger, 1), "")

@@ -18,6 +18,8 @@ import (
 // counts.
 type trusting struct {
 	file string
+	// system makes it trust what the system trusts, too, and go through the proxy that the environment names.
+	system bool
 
 	mu        sync.Mutex
 	pem       []byte
@@ -60,6 +62,12 @@ func (t *trusting) current() (*http.Transport, error) {
 func (t *trusting) transportFor(pem []byte) (*http.Transport, error) {
 	made := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second}
 	roots := x509.NewCertPool()
+	if t.system {
+		made.Proxy = http.ProxyFromEnvironment
+		if known, err := x509.SystemCertPool(); err == nil {
+			roots = known
+		}
+	}
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("%s holds no certificate", t.file)
 	}
