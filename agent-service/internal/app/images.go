@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,7 +25,15 @@ import (
 )
 
 // remoteClient is for what this process asks of another one of ours.
-var remoteClient = &http.Client{Timeout: 30 * time.Second}
+var remoteClient = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: proxyTo, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true}}
+
+// proxyTo is the proxy that the environment names. A name without a dot is of the same cluster, such as agent-service: the domains and networks of NO_PROXY do not cover it, and a proxy does not find it.
+func proxyTo(request *http.Request) (*url.URL, error) {
+	if !strings.ContainsAny(request.URL.Hostname(), ".:") {
+		return nil, nil //nolint:nilnil // no proxy, as http.ProxyFromEnvironment says it
+	}
+	return http.ProxyFromEnvironment(request)
+}
 
 // ImageOptions are the settings of a process that serves discovery images alone: "agent-service images". It keeps no secrets; what an image holds it
 // asks of the service, with the key that the image's address has.

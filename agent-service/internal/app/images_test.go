@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -316,6 +317,31 @@ func TestDatesOfImagesFollowTheirTokens(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, now.Revision, later.Revision)
 	assert.True(t, authority.ImageIssued().Equal(later.ModTime))
+}
+
+// TestTheServiceIsNotAskedThroughAProxy of the site, by its name in the cluster. A process reads its environment once, so that the test has one of its own.
+func TestTheServiceIsNotAskedThroughAProxy(t *testing.T) {
+	if os.Getenv("HTTP_PROXY") == "" {
+		asked := make(chan string, 10)
+		proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.String() }))
+		t.Cleanup(proxy.Close)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(cmd.Environ(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=.svc,.cluster.local,10.0.0.0/8")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Len(t, asked, 1)
+		assert.Equal(t, "http://images.example.com/x", <-asked)
+		return
+	}
+	client, err := (&ImageOptions{}).client()
+	require.NoError(t, err)
+	for _, address := range []string{"http://images.example.com/x", "http://agent-service/x"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+		require.NoError(t, err)
+		if response, err := client.Do(request); err == nil {
+			require.NoError(t, response.Body.Close())
+		}
+	}
 }
 
 func TestOptionsOfImagesSayWhatIsWrong(t *testing.T) {

@@ -63,7 +63,7 @@ func (t *trusting) transportFor(pem []byte) (*http.Transport, error) {
 	made := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second}
 	roots := x509.NewCertPool()
 	if t.system {
-		made.Proxy = http.ProxyFromEnvironment
+		made.Proxy = proxyTo
 		if known, err := x509.SystemCertPool(); err == nil {
 			roots = known
 		}
