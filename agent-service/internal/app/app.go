@@ -80,7 +80,7 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 	if err != nil {
 		return err
 	}
-	db, err := openStore(ctx, address, log)
+	db, err := openStore(ctx, address, log, store.Reread(o.database))
 	if err != nil && ctx.Err() != nil {
 		return nil //nolint:nilerr // it was told to end while it began
 	}
@@ -105,10 +105,10 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 }
 
 // openStore waits for a database that is not there yet.
-func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Store, error) {
+func openStore(ctx context.Context, address string, log *zap.Logger, options ...store.Option) (*store.Store, error) {
 	deadline := time.Now().Add(storePatience)
 	for {
-		db, err := store.Open(ctx, address)
+		db, err := store.Open(ctx, address, options...)
 		if domain.KindOf(err) != domain.Unavailable || time.Now().After(deadline) {
 			return db, err
 		}

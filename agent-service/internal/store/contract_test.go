@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -1002,6 +1004,79 @@ func TestACommitWithoutAnAnswerIsNews(t *testing.T) {
 				return err
 			}))
 		})
+	}
+}
+
+// TestRotatedCredentialsAreUsed as Vault gives them: another user and password, and the former ones end.
+func TestRotatedCredentialsAreUsed(t *testing.T) {
+	server := postgrestest.Start(t)
+	administer := func(statements ...string) {
+		t.Helper()
+		admin, err := pgx.Connect(t.Context(), server.URL)
+		require.NoError(t, err)
+		defer admin.Close(t.Context()) //nolint:errcheck // the statements are done
+		for _, text := range statements {
+			_, err = admin.Exec(t.Context(), text)
+			require.NoError(t, err, text)
+		}
+	}
+	const end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+	as := func(user string) string { return strings.Replace(server.URL, "postgres@", user+":secret@", 1) }
+	administer("CREATE ROLE former LOGIN SUPERUSER", "CREATE ROLE renewed LOGIN SUPERUSER", "CREATE DATABASE another")
+	var address atomic.Value
+	address.Store(as("former"))
+	s, err := store.Open(t.Context(), as("former"), store.Reread(func() (string, error) {
+		text, _ := address.Load().(string)
+		if text == "" {
+			return "", os.ErrNotExist
+		}
+		return text, nil
+	}))
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	connected := make(chan struct{}, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		_ = s.Listen(ctx, func([]domain.Change) { connected <- struct{}{} }, func() {})
+	})
+	defer listening.Wait()
+	defer stop()
+	listens := func() {
+		t.Helper()
+		select {
+		case <-connected:
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "nothing listens")
+		}
+	}
+	write := func() error {
+		return s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
+			return tx.AddEvent(ctx, domain.Event{At: time.Now()})
+		})
+	}
+	writes := func() {
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, write()) }, 30*time.Second, 10*time.Millisecond)
+	}
+	writes()
+	listens()
+
+	administer("ALTER ROLE former NOLOGIN", end)
+	require.Eventually(t, func() bool { return domain.KindOf(write()) == domain.Unavailable }, 30*time.Second, 10*time.Millisecond)
+	for len(connected) > 0 {
+		<-connected
+	}
+	address.Store(as("renewed"))
+	writes()
+	listens()
+
+	administer("ALTER ROLE former LOGIN", "ALTER ROLE renewed NOLOGIN")
+	for name, text := range map[string]string{"no address": "", "no URL": "postgres://%", "another database": strings.Replace(as("former"), "/postgres?", "/another?", 1)} {
+		address.Store(text)
+		administer(end)
+		writes()
+		t.Log("with", name, "the former address counts")
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *Store) Listen(ctx context.Context, notify func([]domain.Change), discon
 func (s *Store) subscribe(ctx context.Context, notify func([]domain.Change)) error {
 	connecting, cancel := s.patient(ctx)
 	defer cancel()
-	connection, err := pgx.ConnectConfig(connecting, s.listen)
+	connection, err := pgx.ConnectConfig(connecting, s.renewed(s.listen))
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}

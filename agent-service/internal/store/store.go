@@ -51,6 +51,8 @@ type Store struct {
 	heartbeats heartbeats
 	// listen is how to connect for news of other replicas, nil where there are none.
 	listen *pgx.ConnConfig
+	// again reads the address once more; nil where it stays as it is.
+	again func() (string, error)
 	// origin tells this replica's news from others'.
 	origin string
 	// notify is of who listens, nil before. Until doubtedUntil, in nanoseconds since 1970, news of this replica count as others'.
@@ -62,10 +64,20 @@ type Store struct {
 
 var _ transaction.Store = (*Store)(nil)
 
+// Option changes how a database is opened.
+type Option func(*Store)
+
+// Reread has the address of PostgreSQL read again for each new connection: passwords and client certificates are rotated. Another server or database, and an address that cannot be read, count at the
+// next start only.
+func Reread(address func() (string, error)) Option { return func(s *Store) { s.again = address } }
+
 // Open connects to a database and brings its schema up to date. The address is postgres://… or the path of a SQLite
 // file, which is made when it is missing.
-func Open(ctx context.Context, address string) (*Store, error) {
+func Open(ctx context.Context, address string, options ...Option) (*Store, error) {
 	s := &Store{origin: uuid.NewString()}
+	for _, option := range options {
+		option(s)
+	}
 	var err error
 	if strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://") {
 		err = s.openPostgres(ctx, address)
@@ -121,10 +133,11 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	return s.migrate(ctx, goose.DialectSQLite3, "migrations/sqlite")
 }
 
-func (s *Store) openPostgres(ctx context.Context, address string) error {
+// postgresConfig reads the address of PostgreSQL.
+func postgresConfig(address string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		return errors.New("reading the address of the database: it is not a valid PostgreSQL URL") // the cause would show the password
+		return nil, errors.New("reading the address of the database: it is not a valid PostgreSQL URL") // the cause would show the password
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
@@ -133,9 +146,43 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	config.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
 		return err.Code != readOnly && keeps(c, err) // another connection may lead to the primary
 	}
+	return config, nil
+}
+
+// renewed is the configuration of a new connection.
+func (s *Store) renewed(known *pgx.ConnConfig) *pgx.ConnConfig {
+	if s.again == nil {
+		return known
+	}
+	address, err := s.again()
+	if err != nil {
+		return known
+	}
+	config, err := postgresConfig(address)
+	if err != nil || config.Host != known.Host || config.Port != known.Port || config.Database != known.Database {
+		return known
+	}
+	if name := known.RuntimeParams[applicationName]; name != "" {
+		config.RuntimeParams[applicationName] = name
+	}
+	return config
+}
+
+// applicationName is the parameter by which administrators know a connection.
+const applicationName = "application_name"
+
+func (s *Store) openPostgres(ctx context.Context, address string) error {
+	config, err := postgresConfig(address)
+	if err != nil {
+		return err
+	}
 	s.listen, s.heartbeats = config.Copy(), heartbeatsOfPostgres
-	s.listen.RuntimeParams["application_name"] = "agent-service listening"
-	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+	s.listen.RuntimeParams[applicationName] = "agent-service listening"
+	renew := stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {
+		*c = *s.renewed(c)
+		return nil
+	})
+	db := stdlib.OpenDB(*config, renew, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d", patience.Milliseconds()))
 		return err
 	}))
