@@ -96,11 +96,21 @@ func (o *Options) signIn(people token.People) (*oidc.Client, error) {
 		return err
 	}}
 	if o.ConsoleClientSecretFile != "" {
-		content, err := os.ReadFile(o.ConsoleClientSecretFile)
+		secret, err := o.consoleClientSecret()
 		if err != nil {
-			return nil, fmt.Errorf("reading --console-client-secret-file: %w", err)
+			return nil, err
 		}
-		s.Secret = strings.TrimSpace(string(content))
+		if secret != "" { // an empty one is that of a public client
+			s.Secret = o.consoleClientSecret
+		}
 	}
 	return s, nil
+}
+
+func (o *Options) consoleClientSecret() (string, error) {
+	content, err := os.ReadFile(o.ConsoleClientSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("reading --console-client-secret-file: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
 }

@@ -254,6 +254,19 @@ func TestAPublicClientSignsInWithoutASecret(t *testing.T) {
 	assert.Contains(t, body, dexEmail)
 }
 
+// TestARotatedClientSecretIsUsed with the next sign-in, and a wrong one is not taken for a code that was used before.
+func TestARotatedClientSecretIsUsed(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("of the former client\n"), 0o600))
+	s := behindFront(t, func(consoleURL string) string { return startDex(t, consoleURL) }, "--console-client-secret-file="+secret)
+	jane := newVisitor(t, s)
+	jane.refused(jane.callback(), http.StatusBadGateway, "an administrator has to correct them")
+	require.NoError(t, os.WriteFile(secret, []byte(dexSecret+"\n"), 0o600))
+	response, body := jane.gets(jane.callback(), nil)
+	require.Equal(t, http.StatusOK, response.StatusCode, body)
+}
+
 // TestAnIssuerThatHangsIsGivenUp while the console exchanges a code: the page says so, and the next sign-in works once the issuer answers.
 func TestAnIssuerThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()

@@ -37,8 +37,10 @@ const (
 type Client struct {
 	// Issuer is the URL of the issuer. It is contacted when a person signs in, and not before.
 	Issuer string
-	// ID and Secret are what the issuer knows the client by. The secret of a public client is empty.
-	ID, Secret string
+	// ID is what the issuer knows the client by.
+	ID string
+	// Secret reads the secret of the client for each sign-in, because secrets are rotated; nil for a public client.
+	Secret func() (string, error)
 	// Redirect is the URL that the issuer sends people back to.
 	Redirect string
 	// Verify checks the signature, issuer, audience and times of an id token. An error of kind domain.Unavailable means that the issuer cannot be reached.
@@ -58,7 +60,7 @@ type Flow struct {
 type Problem struct {
 	// Status is of the HTTP answer.
 	Status int
-	// Reason is away, expired, state, denied, code or untrusted.
+	// Reason is away, expired, state, denied, code, client or untrusted.
 	Reason string
 	// About is the error code of the issuer for the reason denied.
 	About []any
@@ -71,6 +73,9 @@ func (p *Problem) Error() string { return fmt.Sprintf("%s: %v", p.Reason, p.caus
 func away(cause error) *Problem {
 	return &Problem{Status: http.StatusBadGateway, Reason: "away", cause: cause}
 }
+
+// ofTheClient are error codes (RFC 6749, section 5.2) for what another sign-in does not mend: the client or its secret is not what the issuer knows.
+var ofTheClient = []string{"invalid_client", "unauthorized_client"}
 
 var errFlow = errors.New("no such flow")
 
@@ -156,18 +161,31 @@ func (c *Client) configured(found metadata) *oauth2.Config {
 		}
 	}
 	style := oauth2.AuthStyleInHeader // the default of OpenID Connect
-	if c.Secret == "" || len(found.Methods) > 0 && !slices.Contains(found.Methods, "client_secret_basic") {
+	if c.Secret == nil || len(found.Methods) > 0 && !slices.Contains(found.Methods, "client_secret_basic") {
 		style = oauth2.AuthStyleInParams
 	}
 	return &oauth2.Config{
-		ClientID: c.ID, ClientSecret: c.Secret, Scopes: scopes, RedirectURL: c.Redirect,
+		ClientID: c.ID, Scopes: scopes, RedirectURL: c.Redirect,
 		Endpoint: oauth2.Endpoint{AuthURL: found.Auth, TokenURL: found.Token, AuthStyle: style},
 	}
 }
 
+// authenticated is how the client comes to the issuer with its secret.
+func (c *Client) authenticated(ctx context.Context) (*oauth2.Config, error) {
+	config, err := c.config(ctx)
+	if err != nil || c.Secret == nil {
+		return config, err
+	}
+	own := *config
+	if own.ClientSecret, err = c.Secret(); err != nil {
+		return nil, &Problem{Status: http.StatusBadGateway, Reason: "client", cause: err}
+	}
+	return &own, nil
+}
+
 // exchange gets the id token for the code of a flow, and verifies that it was issued for that flow.
 func (c *Client) exchange(ctx context.Context, code string, f Flow) (string, error) {
-	config, err := c.config(ctx)
+	config, err := c.authenticated(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -176,6 +194,8 @@ func (c *Client) exchange(ctx context.Context, code string, f Flow) (string, err
 	answer, err := config.Exchange(context.WithValue(ctx, oauth2.HTTPClient, &c.client), code, oauth2.VerifierOption(f.Verifier))
 	var refused *oauth2.RetrieveError
 	switch {
+	case errors.As(err, &refused) && slices.Contains(ofTheClient, refused.ErrorCode):
+		return "", &Problem{Status: http.StatusBadGateway, Reason: "client", cause: errors.New(refused.ErrorCode)}
 	case errors.As(err, &refused) && refused.Response.StatusCode < http.StatusInternalServerError:
 		return "", &Problem{Status: http.StatusUnauthorized, Reason: "code", cause: errors.New(errorCode(refused.ErrorCode))} // the answer itself may hold secrets
 	case errors.As(err, &refused):

@@ -71,6 +71,7 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"signin.issuer.state":     "This answer of the issuer belongs to another sign-in. Sign in again.",
 	"signin.issuer.denied":    "The issuer did not sign you in (%s). Sign in again.",
 	"signin.issuer.code":      "The issuer did not accept the code of this sign-in. It may have been used before; sign in again.",
+	"signin.issuer.client":    "The issuer does not accept the client id or the client secret of this console: an administrator has to correct them. Paste a token meanwhile.",
 	"signin.issuer.untrusted": "The issuer's answer could not be verified. Sign in again.",
 	"signin.answer":           "The API did not accept the sign-in: %s",
 
