@@ -19,11 +19,15 @@ const removed = "REMOVED"
 // secretFields may hold secrets whatever their value looks like: first-boot data, settings of an installer and its environment, headers. Some of them are annotations.
 var secretFields = []string{
 	"ignitionConfigOverride", "ignitionConfigOverrides", "ignitionEndpointHTTPHeaders", "installerEnv", "userData", "stringData", "data", "password", "token",
+	"private-key-password", "psk",
 	agentv1.BMHIgnitionConfigOverridesAnnotation, "agent-install.openshift.io/install-config-overrides",
 }
 
 // noise is metadata that repeats the object: of the API server, and of kubectl, kapp and Rancher, which keep the whole object in an annotation.
 var noise = []string{"managedFields", "kubectl.kubernetes.io/last-applied-configuration", "kapp.k14s.io/original", "objectset.rio.cattle.io/applied"}
+
+// secretVariable are names of variables of an environment whose values may be secrets, such as OTEL_EXPORTER_OTLP_HEADERS.
+var secretVariable = regexp.MustCompile(`(?i)headers|password|passwd|passphrase|token|secret|credential|api_?key|auth`)
 
 var (
 	jwt        = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
@@ -36,8 +40,11 @@ var (
 
 // Object takes out of an object what may be a secret, and what only repeats the rest. It changes the object.
 func Object(object map[string]any) {
+	name, _ := object["name"].(string)
 	for key, value := range object {
 		switch {
+		case key == "value" && secretVariable.MatchString(name) && !empty(value):
+			object[key] = removed
 		case slices.Contains(noise, key):
 			delete(object, key)
 		case slices.Contains(secretFields, key) && !empty(value):

@@ -63,3 +63,20 @@ func TestAnnotations(t *testing.T) {
 		"bmac.agent-install.openshift.io/role":                      "worker",
 	}}}, object)
 }
+
+// TestVariables: credentials of a collector of traces stand in the environment of an operator, as docs/operations.md has it.
+func TestVariables(t *testing.T) {
+	container := map[string]any{"name": "pool-operator", "env": []any{
+		map[string]any{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "x-honeycomb-team=hcaik_01,authorization=Bearer%20abcdefgh12345678"},
+		map[string]any{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "https://collector.example.com:4317"},
+		map[string]any{"name": "HTTPS_PROXY", "value": "http://me:secret@proxy.example.com:3128"},
+		map[string]any{"name": "PASSWORD", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "password"}}},
+	}}
+	Object(container)
+	assert.Equal(t, map[string]any{"name": "pool-operator", "env": []any{
+		map[string]any{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "REMOVED"},
+		map[string]any{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "https://collector.example.com:4317"},
+		map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"},
+		map[string]any{"name": "PASSWORD", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "password"}}},
+	}}, container)
+}
