@@ -41,6 +41,7 @@ type CertRotator struct {
 	URL string
 
 	current atomic.Pointer[tls.Certificate]
+	written dispute
 }
 
 // SetupWithManager makes the manager call the rotator for changes of the target, in every replica. The manager's cache keeps metadata of the target's kind.
@@ -88,8 +89,9 @@ func (r *CertRotator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	r.current.Store(pair)
-	if err := r.tell(ctx, target, bundle); err != nil {
-		return ctrl.Result{}, err
+	pause, err := r.tell(ctx, target, bundle)
+	if err != nil || pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, err
 	}
 	return ctrl.Result{RequeueAfter: max(time.Second, min(again, time.Until(renewal(pair))))}, nil
 }
@@ -138,22 +140,59 @@ func (r *CertRotator) hosts() ([]string, error) {
 	return []string{u.Hostname()}, nil
 }
 
-// tell writes the address and the authority into the target, unless they are there.
-func (r *CertRotator) tell(ctx context.Context, target client.Object, bundle []byte) error {
+// tell writes the address and the authority into the target, unless they are there. It returns how long to wait where another client has just changed them back.
+func (r *CertRotator) tell(ctx context.Context, target client.Object, bundle []byte) (pause time.Duration, err error) {
 	wanted := ClientConfig{CABundle: bundle, Service: Service{Namespace: r.Namespace, Name: r.Name, Path: r.Target.Path()}}
 	if r.URL != "" {
 		wanted.URL = r.URL + r.Target.Path()
 	}
 	patch := r.Target.Patch(target, wanted)
 	if len(patch) == 0 {
-		return nil
+		return 0, nil
+	}
+	if pause = r.written.pause(time.Now()); pause > 0 {
+		ctrl.LoggerFrom(ctx).Error(errDispute, "waiting before the webhook is written again", "kind", r.Target.Kind().Kind, "name", r.Target.Name(),
+			"service", r.Namespace+"/"+r.Name, "pause", pause.String())
+		return pause, nil
 	}
 	data, err := json.Marshal(patch)
 	if err == nil {
 		err = r.Live.Patch(ctx, target, client.RawPatch(types.JSONPatchType, data))
 	}
 	if err != nil {
-		return fmt.Errorf("telling the API server of the certificate: %w", err)
+		return 0, fmt.Errorf("telling the API server of the certificate: %w", err)
 	}
-	return nil
+	r.written.add(time.Now())
+	return 0, nil
+}
+
+var errDispute = errors.New("another client changes the address or the authority of the webhook back, such as a GitOps tool whose manifest has another namespace, or a second operator: let one of them write it")
+
+const (
+	// longestPause is between two writes of a target that another client changes back each time.
+	longestPause = time.Minute
+	// settled is for how long a target stays as it was written before the next write is the first one again.
+	settled = 10 * longestPause
+)
+
+// dispute paces the writes of a target that another client changes back. Each of them makes the API server end all watches of the kind that a definition is of.
+type dispute struct {
+	last   time.Time
+	writes int
+}
+
+func (d *dispute) add(now time.Time) { d.last, d.writes = now, d.writes+1 }
+
+// pause is the time until the next write.
+func (d *dispute) pause(now time.Time) time.Duration {
+	since := now.Sub(d.last)
+	if d.writes == 0 || since > settled {
+		d.writes = 0
+		return 0
+	}
+	pause := longestPause
+	if d.writes <= 6 {
+		pause = time.Second << (d.writes - 1)
+	}
+	return max(0, pause-since)
 }
