@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,4 +67,35 @@ func TestABackupMayHaveThousandsOfNamespaces(t *testing.T) {
 		require.NoError(t, json.Unmarshal(content, &saved))
 		assert.Len(t, saved.Items, clusters, "%s: those of the clusters, and no others", name)
 	}
+}
+
+// An operator that gives a cluster to a claim, or an address, while a backup is written does so behind what was read before.
+func TestABackupReadsObjectsBeforeWhatTheyReferTo(t *testing.T) {
+	_, err := exec.LookPath("jq")
+	needtest.Part(t, err == nil, "jq is not installed: install the package jq of Debian")
+	asked := filepath.Join(t.TempDir(), "asked")
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	kinds := "clusterpools.hive.openshift.io clusterdeployments.hive.openshift.io clusterclaims.hive.openshift.io ipaddresses.ipam.metal3.io ipclaims.ipam.metal3.io"
+	script := "#!/bin/sh\ncase $2 in crd) printf 'crd/%s\\n' " + kinds + " ;; *) echo \"$2\" >> '" + asked + "'; echo '{\"items\": []}' ;; esac\n"
+	require.NoError(t, os.WriteFile(kubectl, []byte(script), 0o700))
+
+	backup, err := checkout.Path("hack", "backup")
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "backup")
+	cmd := exec.CommandContext(t.Context(), backup, dir)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	content, err := os.ReadFile(asked)
+	require.NoError(t, err)
+	order := strings.Fields(string(content))
+	files, err := filepath.Glob(filepath.Join(dir, "*.io.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 5)
+	for i, file := range files { // in the order in which they are restored
+		_, kind, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".json"), "-")
+		assert.Equal(t, len(files)-1-i, slices.Index(order, kind), "%s in %v", kind, order)
+	}
+	assert.Less(t, slices.Index(order, "clusterclaims.hive.openshift.io"), slices.Index(order, "clusterdeployments.hive.openshift.io"))
+	assert.Less(t, slices.Index(order, "ipclaims.ipam.metal3.io"), slices.Index(order, "ipaddresses.ipam.metal3.io"))
 }
