@@ -18,6 +18,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -64,7 +65,7 @@ func (m crashing) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Dep
 	return m.Call(func() error { return m.Manager.Prepare(ctx, n, d) })
 }
 
-func (m crashing) Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error {
+func (m crashing) Deploy(ctx context.Context, uuid string, config osimage.ConfigDrive) error {
 	return m.Call(func() error { return m.Manager.Deploy(ctx, uuid, config) })
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
@@ -205,7 +206,7 @@ func deploys(ctx context.Context, t *testing.T, r rack) {
 			case hoststate.Ask:
 				ask(t, func() error {
 					if task.Ask == hoststate.AskDeploy {
-						return r.Deploy(ctx, uuid, hoststate.ConfigDrive{MetaData: map[string]any{"name": "x"}, UserData: "#cloud-config"})
+						return r.Deploy(ctx, uuid, osimage.ConfigDrive{MetaData: map[string]any{"name": "x"}, UserData: "#cloud-config"})
 					}
 					return r.SetProvision(ctx, uuid, task.Ask)
 				})
@@ -218,7 +219,7 @@ func deploys(ctx context.Context, t *testing.T, r rack) {
 		assert.Equal(t, d.Instance, n.Instance)
 	})
 	t.Run("a node with an image refuses another deployment", func(t *testing.T) {
-		refuses(t, func() error { return r.Deploy(ctx, uuid, hoststate.ConfigDrive{}) })
+		refuses(t, func() error { return r.Deploy(ctx, uuid, osimage.ConfigDrive{}) })
 		other := d
 		other.Instance = "7f9619ff-8b86-4011-b42d-00cf4fc964ff"
 		require.ErrorIs(t, r.Prepare(ctx, r.settled(ctx, t, uuid), other), inventory.ErrBusy, "a node is for one instance")

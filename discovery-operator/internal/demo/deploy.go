@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -21,7 +22,7 @@ type deployment struct {
 	deploy, powerBy string
 	clean           *bool
 	maintenance     bool
-	config          hoststate.ConfigDrive
+	config          osimage.ConfigDrive
 	// deployments counts those that were begun, cleanings those that were done.
 	deployments, cleanings int
 }
@@ -130,7 +131,7 @@ func (r *Rack) Prepare(_ context.Context, known hoststate.Node, d hoststate.Depl
 }
 
 // Deploy has a node deploy its instance_info.
-func (r *Rack) Deploy(_ context.Context, id string, config hoststate.ConfigDrive) error {
+func (r *Rack) Deploy(_ context.Context, id string, config osimage.ConfigDrive) error {
 	return r.with(id, func(n *node) error {
 		if n.State != inventory.NodeAvailable && n.State != hoststate.DeployFailed || n.maintenance {
 			return n.cannot(hoststate.AskDeploy)
@@ -197,12 +198,12 @@ func (r *Rack) Restart(id string) bool {
 }
 
 // Deployed is what was deployed on the machine of a node: how often, how often it was cleaned, and with which configuration.
-func (r *Rack) Deployed(id string) (deployments, cleanings int, config hoststate.ConfigDrive) {
+func (r *Rack) Deployed(id string) (deployments, cleanings int, config osimage.ConfigDrive) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := r.find(id); i >= 0 {
 		n := r.nodes[i]
 		return n.deployments, n.cleanings, n.config
 	}
-	return 0, 0, hoststate.ConfigDrive{}
+	return 0, 0, osimage.ConfigDrive{}
 }

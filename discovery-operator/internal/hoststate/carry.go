@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -136,7 +137,7 @@ func (p deployment) carry(d Deployment, task Task) Decision {
 		o.User = task.User
 		return p.end(o)
 	case Refuse:
-		return p.failed(metal3v1.ProvisioningError, task.Reason, WithoutURLSecrets(task.Why))
+		return p.failed(metal3v1.ProvisioningError, task.Reason, osimage.WithoutURLSecrets(task.Why))
 	case Accept:
 		return p.end(finished())
 	}
@@ -195,7 +196,7 @@ func (p deployment) ask(a Action, task Task) Decision {
 	switch target {
 	case AskDeploy:
 		a.Call = StartDeployment
-		tell = append(tell, normal(metal3v1.EventDeploymentStarted, "Provision", "Asked Ironic to deploy "+ImageName(p.Host)+" on node "+p.NodeID))
+		tell = append(tell, normal(metal3v1.EventDeploymentStarted, "Provision", "Asked Ironic to deploy "+osimage.Name(p.Host)+" on node "+p.NodeID))
 	case AskDelete:
 		tell = append(tell, normal(metal3v1.EventCleaningStarted, "Deprovision", "Asked Ironic to end the deployment on node "+p.NodeID))
 	case AskAbort:
@@ -227,7 +228,7 @@ func (p deployment) failedAt(err error, at Call) (Decision, bool) {
 		return p.failed(metal3v1.ProvisioningError, metal3v1.ReasonConfigUnusable, Sentence(err.Error())), true
 	case errors.Is(err, inventory.ErrRefused):
 		refused := Refused(p.effect, err.Error())
-		return p.failed(metal3v1.ProvisioningError, refused.Reason, WithoutURLSecrets(refused.Why)), true
+		return p.failed(metal3v1.ProvisioningError, refused.Reason, osimage.WithoutURLSecrets(refused.Why)), true
 	}
 	return Decision{}, false
 }

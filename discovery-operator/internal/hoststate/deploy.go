@@ -5,13 +5,12 @@ package hoststate
 
 import (
 	"fmt"
-	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -49,21 +48,19 @@ const (
 // Driver and power interface of a machine without management controller: its user switches it, and Ironic takes that for done. The power interface
 // "agent" would restart it through the agent, and cannot: Ironic forgets the agent's address before it asks.
 const (
-	ManualDriver   = "manual-management"
-	ManualPower    = "fake"
-	RamdiskDeploy  = "ramdisk"
-	DirectDeploy   = "direct"
-	customDeploy   = "custom-agent"
-	isoFormat      = "live-iso"
-	keyImage       = "image_source"
-	keyISO         = "boot_iso"
-	keyAlgorithm   = "image_os_hash_algo"
-	keyHash        = "image_os_hash_value"
-	keyChecksum    = "image_checksum"
-	keyFormat      = "image_disk_format"
-	keyRootDevice  = "root_device"
-	keyCapability  = "capabilities"
-	checksumIsAuto = "auto"
+	ManualDriver  = "manual-management"
+	ManualPower   = "fake"
+	RamdiskDeploy = "ramdisk"
+	DirectDeploy  = "direct"
+	customDeploy  = "custom-agent"
+	keyImage      = "image_source"
+	keyISO        = "boot_iso"
+	keyAlgorithm  = "image_os_hash_algo"
+	keyHash       = "image_os_hash_value"
+	keyChecksum   = "image_checksum"
+	keyFormat     = "image_disk_format"
+	keyRootDevice = "root_device"
+	keyCapability = "capabilities"
 )
 
 // deployKeys are the keys of instance_info that tell a node what to deploy; Ironic adds others.
@@ -104,10 +101,10 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 		return d, fmt.Errorf("the image has no URL: set spec.image.url")
 	}
 	image := h.Spec.Image
-	if err := checkImage(image); err != nil {
+	if err := osimage.Check(image); err != nil {
 		return d, err
 	}
-	if d.ISO = image.DiskFormat != nil && *image.DiskFormat == isoFormat; d.ISO {
+	if d.ISO = image.DiskFormat != nil && *image.DiskFormat == osimage.ISOFormat; d.ISO {
 		d.Info[keyISO] = image.URL
 	} else {
 		d.Info[keyImage] = image.URL
@@ -116,7 +113,7 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 		}
 		d.checksum(image)
 	}
-	if hints := rootDevice(h.Spec.RootDeviceHints); len(hints) > 0 {
+	if hints := osimage.RootDevice(h.Spec.RootDeviceHints); len(hints) > 0 {
 		d.Info[keyRootDevice] = hints
 	}
 	switch h.Spec.BootMode {
@@ -134,43 +131,11 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 func (d *Deployment) checksum(image *metal3v1.Image) {
 	switch {
 	case image.Checksum == "":
-	case image.ChecksumType == checksumIsAuto:
+	case image.ChecksumType == osimage.ChecksumIsAuto:
 		d.Info[keyChecksum] = image.Checksum
 	default:
-		d.Info[keyAlgorithm], d.Info[keyHash] = checksumType(image), image.Checksum
+		d.Info[keyAlgorithm], d.Info[keyHash] = osimage.ChecksumType(image), image.Checksum
 	}
-}
-
-// rootDevice writes hints as Ironic reads them.
-func rootDevice(h *metal3v1.RootDeviceHints) map[string]any {
-	out := map[string]any{}
-	if h == nil {
-		return out
-	}
-	set := func(key, operator, value string) {
-		if value != "" {
-			out[key] = operator + " " + value
-		}
-	}
-	name := "name"
-	if strings.HasPrefix(h.DeviceName, "/dev/disk/by-path/") {
-		name = "by_path"
-	}
-	set(name, "s==", h.DeviceName)
-	set("hctl", "s==", h.HCTL)
-	set("model", "<in>", h.Model)
-	set("vendor", "<in>", h.Vendor)
-	set("serial", "s==", h.SerialNumber)
-	set("wwn", "s==", h.WWN)
-	set("wwn_with_extension", "s==", h.WWNWithExtension)
-	set("wwn_vendor_extension", "s==", h.WWNVendorExtension)
-	if h.MinSizeGigabytes > 0 {
-		out["size"] = fmt.Sprintf(">= %d", h.MinSizeGigabytes)
-	}
-	if h.Rotational != nil {
-		out["rotational"] = fmt.Sprint(*h.Rotational)
-	}
-	return out
 }
 
 // image is the URL of the image in a node's instance_info.
@@ -181,37 +146,6 @@ func image(info map[string]any) string {
 		}
 	}
 	return ""
-}
-
-// ImageName is the URL of the image of a host without user, password and query, which can be secret.
-func ImageName(h *metal3v1.BareMetalHost) string {
-	if h.Spec.Image == nil {
-		return ""
-	}
-	u, err := url.Parse(h.Spec.Image.URL)
-	if err != nil {
-		return "the image"
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
-}
-
-// address is a URL in a text.
-var address = regexp.MustCompile(`[a-zA-Z0-9+.-]+://[^\s'"]+`)
-
-// WithoutURLSecrets takes users, passwords and queries from the URLs in a text, also from one that was cut off.
-func WithoutURLSecrets(text string) string {
-	return address.ReplaceAllStringFunc(text, func(found string) string {
-		scheme, rest, _ := strings.Cut(found, "://")
-		authority, path, _ := strings.Cut(rest, "/")
-		if at := strings.LastIndex(authority, "@"); at >= 0 {
-			authority = authority[at+1:]
-		} else if strings.HasSuffix(found, "…") { // what follows may have been a password
-			return scheme + "://…"
-		}
-		path, _, _ = strings.Cut(path, "?")
-		return scheme + "://" + authority + "/" + path
-	})
 }
 
 // manualAccess is the access to a machine without management controller.

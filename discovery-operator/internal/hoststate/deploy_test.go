@@ -287,29 +287,6 @@ func TestAnImageIsDeployedAndTakenAway(t *testing.T) {
 	assert.Equal(t, hoststate.Provisioned, step.To, "a machine in use is never deployed again")
 }
 
-func TestConfigDrive(t *testing.T) {
-	h := deployable()
-	c, err := hoststate.ConfigDriveOf(h, hoststate.ConfigTexts{UserData: "#cloud-config\n", NetworkData: "links: []\n", MetaData: "name: mine\n"})
-	require.NoError(t, err)
-	assert.Equal(t, "#cloud-config\n", c.UserData)
-	assert.JSONEq(t, `{"links":[]}`, string(c.NetworkData))
-	assert.Equal(t, map[string]any{
-		"name": "mine", "local-hostname": "node-1", "local_hostname": "node-1", "metal3-name": "node-1", "metal3-namespace": "site",
-	}, c.MetaData)
-	for _, texts := range []hoststate.ConfigTexts{{NetworkData: "- hush"}, {MetaData: "hush: ["}} {
-		_, err := hoststate.ConfigDriveOf(h, texts)
-		require.Error(t, err)
-		assert.NotContains(t, err.Error(), "hush", "the error does not quote a Secret")
-	}
-}
-
-func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
-	assert.Equal(t, "cannot get http://images/a now", hoststate.WithoutURLSecrets("cannot get http://me:hush@images/a?sig=hush now"))
-	assert.Equal(t, "cannot get https://…", hoststate.WithoutURLSecrets("cannot get https://me:hus…"))
-	h := deployable(func(h *metal3v1.BareMetalHost) { h.Spec.Image.URL = "https://me:hush@images/a?sig=hush" })
-	assert.Equal(t, "https://images/a", hoststate.ImageName(h))
-}
-
 func TestAnAdoptionStepByStep(t *testing.T) {
 	d, err := hoststate.DeploymentOf(deployable())
 	require.NoError(t, err)

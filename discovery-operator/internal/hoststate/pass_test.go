@@ -16,6 +16,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -459,7 +460,7 @@ func answer(r *rand.Rand, s *hoststate.Snapshot, a hoststate.Action, state strin
 			s.Seen.Report = &inventory.Report{Cut: []string{"nics"}}
 		}
 	case hoststate.ReadConfig:
-		s.Seen.Config = &hoststate.ConfigDrive{}
+		s.Seen.Config = &osimage.ConfigDrive{}
 	case hoststate.ConfirmHost:
 		s.Seen.Unchanged = true
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -78,7 +79,7 @@ type Seen struct {
 	PortDue bool
 	// Rebooted says that the power was switched as a reboot wants it.
 	Rebooted bool
-	Config   *ConfigDrive
+	Config   *osimage.ConfigDrive
 	// Unchanged says that the API server has the host as it was read.
 	Unchanged bool
 	// Moves counts the changes of a registration.

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -67,7 +68,7 @@ func (c *Client) Vacate(ctx context.Context, uuid string) error {
 
 // Deploy has Ironic deploy a node's instance_info. It fails with ErrRefused when the node is not in a state in which nothing is deployed, or Ironic
 // finds fault with that.
-func (c *Client) Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error {
+func (c *Client) Deploy(ctx context.Context, uuid string, config osimage.ConfigDrive) error {
 	body := map[string]any{"target": hoststate.AskDeploy, "configdrive": config}
 	return c.call(ctx, "set_provision_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/provision", body, nil)
 }

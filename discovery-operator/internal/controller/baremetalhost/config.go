@@ -15,6 +15,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -31,8 +32,8 @@ func (r *Reconciler) unchanged(ctx context.Context, host *metal3v1.BareMetalHost
 }
 
 // configDrive reads the Secrets that a host names for the system that is deployed.
-func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMetalHost) (hoststate.ConfigDrive, error) {
-	var texts hoststate.ConfigTexts
+func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMetalHost) (osimage.ConfigDrive, error) {
+	var texts osimage.ConfigTexts
 	for _, part := range []struct {
 		ref   *corev1.SecretReference
 		field string
@@ -44,11 +45,11 @@ func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMet
 	} {
 		text, err := configText(ctx, live, host, part.ref, part.field)
 		if err != nil {
-			return hoststate.ConfigDrive{}, err
+			return osimage.ConfigDrive{}, err
 		}
 		*part.into = text
 	}
-	config, err := hoststate.ConfigDriveOf(host, texts)
+	config, err := osimage.ConfigDriveOf(host, texts)
 	if err != nil {
 		return config, fmt.Errorf("%w: %w", hoststate.ErrConfig, err)
 	}

@@ -17,6 +17,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -64,7 +65,7 @@ type Switcher interface {
 // Deployer has images deployed, and what was deployed removed.
 type Deployer interface {
 	Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error
-	Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error
+	Deploy(ctx context.Context, uuid string, config osimage.ConfigDrive) error
 	SetCleaning(ctx context.Context, uuid string, clean bool) error
 	Vacate(ctx context.Context, uuid string) error
 	BeginMaintenance(ctx context.Context, uuid string) error

@@ -15,6 +15,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -72,7 +73,7 @@ func (e *executor) execute(ctx context.Context, a hoststate.Action, s *hoststate
 			s.Seen.Report, err = nil, nil
 		}
 	case hoststate.ReadConfig:
-		var config hoststate.ConfigDrive
+		var config osimage.ConfigDrive
 		config, err = configDrive(ctx, e.Live, e.host)
 		s.Seen.Config = &config
 	case hoststate.ConfirmHost:

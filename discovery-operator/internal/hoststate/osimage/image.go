@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package hoststate
+package osimage
 
 import (
 	"fmt"
@@ -11,33 +11,39 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-// defaultChecksumType is what a checksum without type is.
-const defaultChecksumType = "md5"
+const (
+	// ISOFormat is the format of an image that is booted while nothing is written to a disk.
+	ISOFormat = "live-iso"
+	// ChecksumIsAuto is the type of a checksum whose type Ironic finds out.
+	ChecksumIsAuto = "auto"
+	// defaultChecksumType is what a checksum without type is.
+	defaultChecksumType = "md5"
+)
 
 // digits are the hexadecimal digits of a checksum, by its type.
-var digits = map[string]string{defaultChecksumType: "32", "sha256": "64", "sha512": "128", checksumIsAuto: "32, 64 or 128"}
+var digits = map[string]string{defaultChecksumType: "32", "sha256": "64", "sha512": "128", ChecksumIsAuto: "32, 64 or 128"}
 
 // checksums are what a checksum looks like, by its type.
 var checksums = map[string]*regexp.Regexp{
 	defaultChecksumType: regexp.MustCompile("^[0-9a-fA-F]{32}$"),
 	"sha256":            regexp.MustCompile("^[0-9a-fA-F]{64}$"),
 	"sha512":            regexp.MustCompile("^[0-9a-fA-F]{128}$"),
-	checksumIsAuto:      regexp.MustCompile("^([0-9a-fA-F]{32}|[0-9a-fA-F]{64}|[0-9a-fA-F]{128})$"),
+	ChecksumIsAuto:      regexp.MustCompile("^([0-9a-fA-F]{32}|[0-9a-fA-F]{64}|[0-9a-fA-F]{128})$"),
 }
 
-// checkImage says why no Ironic can deploy an image, in a sentence for the user. It is the rule of the admission policy
+// Check says why no Ironic can deploy an image, in a sentence for the user. It is the rule of the admission policy
 // baremetalhost-image.muster.io, for images that were written without it. It does not repeat the URL, which can hold a password.
-func checkImage(image *metal3v1.Image) error {
+func Check(image *metal3v1.Image) error {
 	scheme, ok := remote(image.URL, "http", "https", "oci", "glance")
 	if !ok {
 		return fmt.Errorf("spec.image.url is not the URL of an image: write one such as https://images.example.com/system.qcow2, " +
 			"with http, https, file, oci or glance")
 	}
-	kind := checksumType(image)
+	kind := ChecksumType(image)
 	pattern, known := checksums[kind]
 	_, isURL := remote(image.Checksum, "http", "https")
 	switch {
-	case image.DiskFormat != nil && *image.DiskFormat == isoFormat, image.Checksum == "" && scheme == "oci", isURL:
+	case image.DiskFormat != nil && *image.DiskFormat == ISOFormat, image.Checksum == "" && scheme == "oci", isURL:
 		return nil
 	case image.Checksum == "":
 		return fmt.Errorf("the image has no checksum: set spec.image.checksum to it, or to the URL where it can be read")
@@ -50,7 +56,8 @@ func checkImage(image *metal3v1.Image) error {
 	return nil
 }
 
-func checksumType(image *metal3v1.Image) string {
+// ChecksumType is the type of the checksum of an image.
+func ChecksumType(image *metal3v1.Image) string {
 	if image.ChecksumType == "" {
 		return defaultChecksumType
 	}

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package hoststate
+package osimage
 
 import (
 	"encoding/json"

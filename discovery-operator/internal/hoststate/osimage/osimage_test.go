@@ -1,0 +1,39 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package osimage_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
+)
+
+func TestConfigDrive(t *testing.T) {
+	h := &metal3v1.BareMetalHost{}
+	h.Namespace, h.Name = "site", "node-1"
+	c, err := osimage.ConfigDriveOf(h, osimage.ConfigTexts{UserData: "#cloud-config\n", NetworkData: "links: []\n", MetaData: "name: mine\n"})
+	require.NoError(t, err)
+	assert.Equal(t, "#cloud-config\n", c.UserData)
+	assert.JSONEq(t, `{"links":[]}`, string(c.NetworkData))
+	assert.Equal(t, map[string]any{
+		"name": "mine", "local-hostname": "node-1", "local_hostname": "node-1", "metal3-name": "node-1", "metal3-namespace": "site",
+	}, c.MetaData)
+	for _, texts := range []osimage.ConfigTexts{{NetworkData: "- hush"}, {MetaData: "hush: ["}} {
+		_, err := osimage.ConfigDriveOf(h, texts)
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "hush", "the error does not quote a Secret")
+	}
+}
+
+func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
+	assert.Equal(t, "cannot get http://images/a now", osimage.WithoutURLSecrets("cannot get http://me:hush@images/a?sig=hush now"))
+	assert.Equal(t, "cannot get https://…", osimage.WithoutURLSecrets("cannot get https://me:hus…"))
+	h := &metal3v1.BareMetalHost{}
+	h.Spec.Image = &metal3v1.Image{URL: "https://me:hush@images/a?sig=hush"}
+	assert.Equal(t, "https://images/a", osimage.Name(h))
+}
