@@ -51,6 +51,7 @@ func TestAReleaseOfOneOperator(t *testing.T) {
 	assert.Contains(t, string(install), "name: ippools.ipam.metal3.io")
 	assert.NotContains(t, string(install), "v0.1.0")
 	hasPlugin(t, dist)
+	hasOperations(t, dist)
 	canBeCarriedOver(t, dist)
 }
 
@@ -84,6 +85,20 @@ func hasPlugin(t *testing.T, dist string) {
 	require.NoError(t, err)
 	assert.Contains(t, string(licences), "github.com/spf13/cobra ")
 	assert.Contains(t, string(licences), "github.com/google/go-containerregistry ")
+}
+
+// hasOperations unpacks what an administrator operates an installation with, and has it look for objects of an operator: its kinds are found beside it.
+func hasOperations(t *testing.T, dist string) {
+	t.Helper()
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	require.NoError(t, os.WriteFile(kubectl, []byte("#!/bin/sh\necho \"$@\" >&2\nexit 1\n"), 0o700)) //nolint:gosec // it is run
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `tar -xzf "$1" && cd muster-operations-0.2.0 && ls hack && exec hack/uninstall ipam-operator`, "sh",
+		filepath.Join(dist, "muster-operations-0.2.0.tgz"))
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "KUBECTL="+kubectl)
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err, "there is no cluster")
+	assert.Contains(t, string(out), "backup\nrestore\nuninstall\n")
+	assert.Contains(t, string(out), filepath.Join(cmd.Dir, "muster-operations-0.2.0", "deploy"))
 }
 
 // canBeCarriedOver packs the release, unpacks it elsewhere, and copies its image to a registry with nothing but what is in the archive.
