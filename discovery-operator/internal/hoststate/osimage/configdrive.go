@@ -23,11 +23,11 @@ type ConfigDrive struct {
 // ConfigTexts are the texts of the Secrets that a host names, empty where it names none.
 type ConfigTexts struct{ UserData, NetworkData, MetaData string }
 
-// ConfigDriveOf makes a config drive of the texts. Network data and metadata are YAML or JSON. The error does not quote text that cannot be read,
-// because it can be secret.
+// ConfigDriveOf makes a config drive of the texts. Network data and metadata are YAML or JSON. The metadata says uuid: Ironic would write the UUID of its node there, but
+// Cluster API's provider for metal3 looks for the Node whose label has the UID of the host. The error does not quote text that cannot be read, because it can be secret.
 func ConfigDriveOf(h *metal3v1.BareMetalHost, t ConfigTexts) (ConfigDrive, error) {
 	c := ConfigDrive{UserData: t.UserData, MetaData: map[string]any{
-		"name": h.Name, "local-hostname": h.Name, "local_hostname": h.Name, "metal3-name": h.Name, "metal3-namespace": h.Namespace,
+		"uuid": string(h.UID), "name": h.Name, "local-hostname": h.Name, "local_hostname": h.Name, "metal3-name": h.Name, "metal3-namespace": h.Namespace,
 	}}
 	var more map[string]any
 	if yaml.Unmarshal([]byte(t.MetaData), &more) != nil {

@@ -15,13 +15,13 @@ import (
 
 func TestConfigDrive(t *testing.T) {
 	h := &metal3v1.BareMetalHost{}
-	h.Namespace, h.Name = "site", "node-1"
+	h.Namespace, h.Name, h.UID = "site", "node-1", "11111111-1111-4111-8111-111111111111"
 	c, err := osimage.ConfigDriveOf(h, osimage.ConfigTexts{UserData: "#cloud-config\n", NetworkData: "links: []\n", MetaData: "name: mine\n"})
 	require.NoError(t, err)
 	assert.Equal(t, "#cloud-config\n", c.UserData)
 	assert.JSONEq(t, `{"links":[]}`, string(c.NetworkData))
 	assert.Equal(t, map[string]any{
-		"name": "mine", "local-hostname": "node-1", "local_hostname": "node-1", "metal3-name": "node-1", "metal3-namespace": "site",
+		"uuid": "11111111-1111-4111-8111-111111111111", "name": "mine", "local-hostname": "node-1", "local_hostname": "node-1", "metal3-name": "node-1", "metal3-namespace": "site",
 	}, c.MetaData)
 	for _, texts := range []osimage.ConfigTexts{{NetworkData: "- hush"}, {MetaData: "hush: ["}} {
 		_, err := osimage.ConfigDriveOf(h, texts)
