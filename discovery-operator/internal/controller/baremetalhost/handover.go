@@ -39,7 +39,7 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	} else if err != nil {
 		return ctrl.Result{}, wrap(err, "looking for the credentials of host %s", client.ObjectKeyFromObject(host))
 	}
-	if len(secret.Data["username"]) == 0 || len(secret.Data["password"]) == 0 {
+	if credential(&secret, "username") == "" || credential(&secret, "password") == "" {
 		return wait(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("The Secret %s lacks username or password.", s.Secret), hoststate.SecretRetry)
 	}
 	p, err := r.visit(ctx, host)

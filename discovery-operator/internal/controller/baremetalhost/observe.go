@@ -6,6 +6,7 @@ package baremetalhost
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +29,7 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 		switch err := r.Live.Get(ctx, key, &secret); {
 		case err == nil:
 			s.Secret = hoststate.Secret{
-				Found: true, Version: secret.ResourceVersion, Username: string(secret.Data["username"]), Password: string(secret.Data["password"]),
+				Found: true, Version: secret.ResourceVersion, Username: credential(&secret, "username"), Password: credential(&secret, "password"),
 			}
 		case !apierrors.IsNotFound(err):
 			return s, nil, wrap(err, "looking for the credentials of host %s", client.ObjectKeyFromObject(host))
@@ -41,4 +42,10 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 	s.Memory = a.memory
 	s.Facts.Resting = r.Now().Before(a.memory.NotBefore)
 	return s, a, nil
+}
+
+// credential is what a Secret has under a key, without the white space around it: many write the values with "echo … | base64", which adds a line feed that no
+// management controller accepts.
+func credential(secret *corev1.Secret, key string) string {
+	return strings.TrimSpace(string(secret.Data[key]))
 }
