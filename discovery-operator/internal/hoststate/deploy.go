@@ -104,7 +104,7 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 	if err := osimage.Check(image); err != nil {
 		return d, err
 	}
-	if d.ISO = image.DiskFormat != nil && *image.DiskFormat == osimage.ISOFormat; d.ISO {
+	if d.ISO = osimage.IsLive(image); d.ISO {
 		d.Info[keyISO] = image.URL
 	} else {
 		d.Info[keyImage] = image.URL

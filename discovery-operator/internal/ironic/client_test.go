@@ -21,6 +21,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
@@ -466,6 +467,20 @@ func TestANodeBootsAsItsAddressSays(t *testing.T) {
 			assert.Equal(t, c.media, strings.Contains(patch, "boot_interface"), patch)
 		})
 	}
+}
+
+func TestAnEmptyConfigDriveIsNotAttached(t *testing.T) {
+	s := newService(t, "1.96")
+	var bodies []string
+	s.mux.HandleFunc("PUT /v1/nodes/u/states/provision", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		bodies = append(bodies, string(body))
+		w.WriteHeader(http.StatusAccepted)
+	})
+	require.NoError(t, s.client(t).Deploy(t.Context(), "u", osimage.ConfigDrive{}))
+	require.NoError(t, s.client(t).Deploy(t.Context(), "u", osimage.ConfigDrive{MetaData: map[string]any{"uuid": "h"}}))
+	assert.Equal(t, []string{`{"target":"active"}`, `{"configdrive":{"meta_data":{"uuid":"h"}},"target":"active"}`}, bodies)
 }
 
 func TestANodeThatIsItsOwnParentCanBeSwitched(t *testing.T) {

@@ -56,9 +56,9 @@ func configDrive(ctx context.Context, live client.Reader, host *metal3v1.BareMet
 	return config, nil
 }
 
-// networkData names the Secret with the network data of a system: without one of its own it has the network of the ramdisk.
+// networkData names the Secret with the network data of a system: without one of its own it has the network of the ramdisk, unless it is a live ISO.
 func networkData(host *metal3v1.BareMetalHost) *corev1.SecretReference {
-	if name := host.Spec.PreprovisioningNetworkDataName; host.Spec.NetworkData == nil && name != "" {
+	if name := host.Spec.PreprovisioningNetworkDataName; host.Spec.NetworkData == nil && name != "" && !osimage.IsLive(host.Spec.Image) {
 		return &corev1.SecretReference{Name: name}
 	}
 	return host.Spec.NetworkData

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// ISOFormat is the format of an image that is booted while nothing is written to a disk.
-	ISOFormat = "live-iso"
+	isoFormat = "live-iso"
 	// ChecksumIsAuto is the type of a checksum whose type Ironic finds out.
 	ChecksumIsAuto = "auto"
 	// defaultChecksumType is what a checksum without type is.
@@ -43,7 +42,7 @@ func Check(image *metal3v1.Image) error {
 	pattern, known := checksums[kind]
 	_, isURL := remote(image.Checksum, "http", "https")
 	switch {
-	case image.DiskFormat != nil && *image.DiskFormat == ISOFormat, image.Checksum == "" && scheme == "oci", isURL:
+	case IsLive(image), image.Checksum == "" && scheme == "oci", isURL:
 		return nil
 	case image.Checksum == "":
 		return fmt.Errorf("the image has no checksum: set spec.image.checksum to it, or to the URL where it can be read")
@@ -54,6 +53,11 @@ func Check(image *metal3v1.Image) error {
 			"or set spec.image.checksumType to another algorithm", kind, digits[kind])
 	}
 	return nil
+}
+
+// IsLive reports whether an image is booted while nothing is written to a disk.
+func IsLive(image *metal3v1.Image) bool {
+	return image != nil && image.DiskFormat != nil && *image.DiskFormat == isoFormat
 }
 
 // ChecksumType is the type of the checksum of an image.

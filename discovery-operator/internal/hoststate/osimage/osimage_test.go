@@ -30,6 +30,22 @@ func TestConfigDrive(t *testing.T) {
 	}
 }
 
+// TestALiveISOHasNoConfigDriveThatNobodyAskedFor has a management controller with one virtual medium boot an ISO.
+func TestALiveISOHasNoConfigDriveThatNobodyAskedFor(t *testing.T) {
+	h := &metal3v1.BareMetalHost{}
+	h.Spec.Image = &metal3v1.Image{URL: "https://images/discovery.iso", DiskFormat: new("live-iso")}
+	c, err := osimage.ConfigDriveOf(h, osimage.ConfigTexts{})
+	require.NoError(t, err)
+	assert.True(t, c.Empty())
+	c, err = osimage.ConfigDriveOf(h, osimage.ConfigTexts{UserData: "#cloud-config\n"})
+	require.NoError(t, err)
+	assert.NotEmpty(t, c.MetaData, "a user who names a Secret gets it")
+	h.Spec.Image.DiskFormat = new("raw")
+	c, err = osimage.ConfigDriveOf(h, osimage.ConfigTexts{})
+	require.NoError(t, err)
+	assert.False(t, c.Empty())
+}
+
 func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
 	assert.Equal(t, "cannot get http://images/a now", osimage.WithoutURLSecrets("cannot get http://me:hush@images/a?sig=hush now"))
 	assert.Equal(t, "cannot get https://…", osimage.WithoutURLSecrets("cannot get https://me:hus…"))
