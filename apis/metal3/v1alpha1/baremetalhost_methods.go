@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // HasBMC reports whether the host names a management controller or credentials. Empty strings name neither.
 func (h *BareMetalHost) HasBMC() bool {
@@ -40,6 +43,15 @@ func (h *BareMetalHost) InspectionRequested() bool {
 func (h *BareMetalHost) Detached() bool {
 	_, detached := h.Annotations[DetachedAnnotation]
 	return detached
+}
+
+// DeletionDelayed reports whether the deletion of a machine in use waits for as long as its host is detached: the value of the annotation is {"deleteAction": "delay"}.
+func (h *BareMetalHost) DeletionDelayed() bool {
+	var arguments struct {
+		DeleteAction string `json:"deleteAction"`
+	}
+	return json.Unmarshal([]byte(h.Annotations[DetachedAnnotation]), &arguments) == nil && arguments.DeleteAction == "delay" &&
+		h.Status.Provisioning.State == StateProvisioned
 }
 
 // HasStatus reports whether the host's status has been written.

@@ -33,8 +33,12 @@ func (p *pass) detach() Decision {
 
 // leftAlone ends a pass over a host that is detached.
 func (p *pass) leftAlone() Decision {
-	return p.end(Outcome{Event: Nothing, Settled: true, Reason: metal3v1.ReasonDetached, Message: "The host is out of management, and its machine stays as it is. " +
-		"Remove the annotation " + metal3v1.DetachedAnnotation + " to have it managed again."})
+	until := " to have it managed again."
+	if p.Host.DeletionTimestamp != nil {
+		until = ", which delays the deletion of the host, to have the machine deprovisioned and the host deleted."
+	}
+	return p.end(Outcome{Event: Nothing, Settled: true, Reason: metal3v1.ReasonDetached,
+		Message: "The host is out of management, and its machine stays as it is. Remove the annotation " + metal3v1.DetachedAnnotation + until})
 }
 
 // removeNode removes the node of a host that goes, unless it is not the host's. The node is the recorded one, or the one that the machine came back as.

@@ -7,7 +7,7 @@ import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 
 // Facts are what the next event rests on.
 type Facts struct {
-	// Deleting says that the host is being deleted.
+	// Deleting says that the host is being deleted, and that nothing delays it.
 	Deleting bool
 	// Detached says that a user has taken the host out of management.
 	Detached bool
@@ -34,7 +34,7 @@ type Facts struct {
 // FactsOf reads the facts that stand in a host.
 func FactsOf(h *metal3v1.BareMetalHost) Facts {
 	return Facts{
-		Deleting:     h.DeletionTimestamp != nil,
+		Deleting:     h.DeletionTimestamp != nil && !h.DeletionDelayed(),
 		Detached:     h.Detached(),
 		Unapproved:   h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		PowerControl: h.HasPowerControl(), External: h.Spec.ExternallyProvisioned, NeedsInspection: h.NeedsHardwareInspection(),

@@ -207,6 +207,28 @@ func TestTheDeletionOfADetachedHostLeavesItsMachine(t *testing.T) {
 	assert.Equal(t, hoststate.Gone, d.Step.To)
 }
 
+// TestADetachedHostDelaysItsDeletion has the value by which users of metal3 keep a host until its machine may be cleaned.
+func TestADetachedHostDelaysItsDeletion(t *testing.T) {
+	delayed := func(state hoststate.State, value string) hoststate.Facts {
+		return seen(state, func(s *hoststate.Snapshot) {
+			s.Host.DeletionTimestamp = &metav1.Time{Time: now}
+			s.Host.Annotations = map[string]string{metal3v1.DetachedAnnotation: value}
+			s.Facts = hoststate.FactsOf(s.Host)
+		}).Facts
+	}
+	const delay = `{"deleteAction": "delay"}`
+	assert.Equal(t, hoststate.Detached, hoststate.Perceive(hoststate.Provisioned, delayed(hoststate.Provisioned, delay)))
+	for _, value := range []string{"", "true", `{"deleteAction": "delete"}`, `{"deleteAction": 1}`, "null"} {
+		assert.Equal(t, hoststate.DeletionRequested, hoststate.Perceive(hoststate.Provisioned, delayed(hoststate.Provisioned, value)), value)
+	}
+	assert.Equal(t, hoststate.DeletionRequested, hoststate.Perceive(hoststate.Available, delayed(hoststate.Available, delay)), "no machine in use waits")
+	d := hoststate.Plan(now, seen(hoststate.Provisioned, func(s *hoststate.Snapshot) {
+		s.Host.DeletionTimestamp, s.Facts.Detached, s.NodeID = &metav1.Time{Time: now}, true, ""
+	}))
+	require.NotNil(t, d.Then)
+	assert.Contains(t, d.Then.Message, "delays the deletion")
+}
+
 // TestTheNodeOfADetachedHostGoesAndComesBack detaches hosts: Ironic would go on to enforce the power of machines that others switch.
 func TestTheNodeOfADetachedHostGoesAndComesBack(t *testing.T) {
 	for _, state := range []hoststate.State{hoststate.Available, hoststate.ExternallyProvisioned, hoststate.Provisioned} {
