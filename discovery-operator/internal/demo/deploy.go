@@ -22,6 +22,7 @@ type deployment struct {
 	deploy, powerBy string
 	clean           *bool
 	maintenance     bool
+	leaving         bool
 	config          osimage.ConfigDrive
 	// deployments counts those that were begun, cleanings those that were done.
 	deployments, cleanings int
@@ -165,7 +166,7 @@ func (r *Rack) Vacate(_ context.Context, id string) error {
 // BeginMaintenance puts a node in maintenance.
 func (r *Rack) BeginMaintenance(_ context.Context, id string) error {
 	return r.with(id, func(n *node) error {
-		n.maintenance = true
+		n.maintenance, n.leaving = true, true
 		return nil
 	})
 }
@@ -173,7 +174,7 @@ func (r *Rack) BeginMaintenance(_ context.Context, id string) error {
 // EndMaintenance takes a node out of maintenance.
 func (r *Rack) EndMaintenance(_ context.Context, id string) error {
 	return r.with(id, func(n *node) error {
-		n.maintenance = false
+		n.maintenance, n.leaving = false, false
 		return nil
 	})
 }

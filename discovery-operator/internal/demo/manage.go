@@ -77,7 +77,7 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
 		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
 		Boot: n.boot, Inspector: "agent", Inspected: n.inspected, Deployment: masked(n.deployInfo), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
-		Maintenance: n.maintenance, Properties: n.properties, Network: n.network,
+		Maintenance: n.maintenance, Leaving: n.leaving, Properties: n.properties, Network: n.network,
 	}
 	n.settle()
 	return out, nil

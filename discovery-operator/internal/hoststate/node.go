@@ -51,6 +51,8 @@ type Node struct {
 	Properties, Network map[string]any
 	// Maintenance keeps Ironic from working with the node.
 	Maintenance bool
+	// Leaving says that the maintenance is this operator's: it was about to remove the node of a detached host.
+	Leaving bool
 	// Untimed says that Ironic's periodic checks leave the node out: no time-out of Ironic ends what the node waits for.
 	Untimed bool
 	// Touched is when Ironic last changed the provision state or heard the ramdisk, by its clock and as it writes it. From then on it counts its time-outs.

@@ -269,6 +269,21 @@ func TestTheNodeOfADetachedHostGoesAndComesBack(t *testing.T) {
 		}
 		assert.Equal(t, hoststate.CredentialsArrived, hoststate.Perceive(state, hoststate.Facts{PowerControl: true}), "a host that is managed again gets a node")
 	}
+	t.Run("a node that stays after all leaves the maintenance", func(t *testing.T) {
+		for _, state := range []hoststate.State{hoststate.Available, hoststate.ExternallyProvisioned, hoststate.Provisioned, hoststate.Deprovisioning} {
+			n := deployed(hoststate.Active, func(n *hoststate.Node) {
+				n.UUID, n.Driver, n.PowerBy, n.Maintenance, n.Leaving = "node", "redfish", "redfish", true, true
+			})
+			s := seen(state, admitted, func(s *hoststate.Snapshot) {
+				s.Seen.Node, s.Facts.External = &n, state == hoststate.ExternallyProvisioned
+			})
+			d := hoststate.Plan(now, s)
+			assert.Equal(t, hoststate.Action{Call: hoststate.LeaveMaintenance, Node: "node"}, d.Do, "%q", state)
+			assert.Nil(t, d.Known.Seen.Node, "it is read again")
+			n.Leaving = false
+			assert.NotEqual(t, hoststate.LeaveMaintenance, hoststate.Plan(now, s).Do.Call, "%q: the maintenance of an administrator stays", state)
+		}
+	})
 	t.Run("a deletion looks for no node that another cluster may have made", func(t *testing.T) {
 		d := hoststate.Plan(now, seen(hoststate.Deleting, func(s *hoststate.Snapshot) {
 			s.Facts.Deleting, s.Facts.Detached, s.NodeID, s.Host.Status.Provisioning.ID = true, true, "", ""

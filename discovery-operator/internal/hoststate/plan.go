@@ -213,7 +213,8 @@ func (p *pass) plan() Decision {
 	if !p.Seen.Connected {
 		return p.do(Action{Call: Connect})
 	}
-	if recorded := p.Host.Status.Provisioning.ID; recorded != "" && p.effect != DeleteNode {
+	recorded := p.Host.Status.Provisioning.ID
+	if recorded != "" && p.effect != DeleteNode {
 		whose, looked := p.Seen.Held[recorded]
 		if !looked {
 			return p.do(Action{Call: Hold, Node: recorded})
@@ -221,6 +222,11 @@ func (p *pass) plan() Decision {
 		if whose != "" {
 			return p.notIts(whose)
 		}
+	}
+	if n := p.Seen.Node; n != nil && n.Leaving && !n.Busy() && n.UUID == recorded && p.effect != Detach && p.effect != DeleteNode {
+		// The host was to be detached, and is managed again: Ironic neither deploys on such a node nor enforces its power.
+		p.Seen.Node = nil
+		return p.do(Action{Call: LeaveMaintenance, Node: n.UUID})
 	}
 	return plans[p.effect](p)
 }

@@ -469,6 +469,31 @@ func TestANodeBootsAsItsAddressSays(t *testing.T) {
 	}
 }
 
+func TestANodeSaysWhoseItsMaintenanceIs(t *testing.T) {
+	for reason, own := range map[string]bool{"": true, "disks are replaced": false} {
+		s := newService(t, "1.96")
+		s.mux.HandleFunc("PUT /v1/nodes/u/maintenance", func(w http.ResponseWriter, r *http.Request) {
+			var body struct{ Reason string }
+			assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+			reason = cmp.Or(reason, body.Reason)
+			w.WriteHeader(http.StatusAccepted)
+		})
+		s.mux.HandleFunc("GET /v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+			assert.Contains(t, r.URL.Query().Get("fields"), "maintenance_reason")
+			_, _ = fmt.Fprintf(w, `{"uuid":"u","maintenance":%t,"maintenance_reason":%q}`, reason != "", reason)
+		})
+		client := s.client(t)
+		n, err := client.Managed(t.Context(), "u")
+		require.NoError(t, err)
+		assert.False(t, n.Leaving)
+		require.NoError(t, client.BeginMaintenance(t.Context(), "u"))
+		n, err = client.Managed(t.Context(), "u")
+		require.NoError(t, err)
+		assert.True(t, n.Maintenance)
+		assert.Equal(t, own, n.Leaving)
+	}
+}
+
 func TestAnEmptyConfigDriveIsNotAttached(t *testing.T) {
 	s := newService(t, "1.96")
 	var bodies []string
