@@ -224,6 +224,19 @@ func deploys(ctx context.Context, t *testing.T, r rack) {
 		other.Instance = "7f9619ff-8b86-4011-b42d-00cf4fc964ff"
 		require.ErrorIs(t, r.Prepare(ctx, r.settled(ctx, t, uuid), other), inventory.ErrBusy, "a node is for one instance")
 	})
+	t.Run("a node in use changes its driver, and is in use still", func(t *testing.T) {
+		before := r.settled(ctx, t, uuid)
+		a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish-virtualmedia://192.0.2.9/redfish/v1/Systems/1"}, "admin", "x")
+		require.NoError(t, err)
+		for _, to := range []hoststate.Access{a, {Driver: before.Driver}} {
+			ask(t, func() error { return r.Write(ctx, r.settled(ctx, t, uuid), "ns~used", to) })
+			n := r.settled(ctx, t, uuid)
+			assert.Equal(t, to.Driver, n.Driver)
+			assert.Equal(t, hoststate.Active, n.State)
+			assert.Equal(t, d.Instance, n.Instance)
+			assert.False(t, n.Maintenance)
+		}
+	})
 	t.Run("the deployment ends", func(t *testing.T) {
 		ask(t, func() error { return r.SetProvision(ctx, uuid, hoststate.AskDelete) })
 		n := r.until(ctx, t, uuid, state(inventory.NodeAvailable))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -84,6 +85,11 @@ func (a Access) Surplus(n Node) string {
 		return ""
 	}
 	return key
+}
+
+// Boots reports whether a node boots as this access says.
+func (a Access) Boots(n Node) bool {
+	return len(a.Boot) == 0 || slices.Contains(a.Boot, n.Boot)
 }
 
 // Matches reports whether a node has this access already, as far as that can be read: the password cannot.

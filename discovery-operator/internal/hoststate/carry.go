@@ -35,14 +35,14 @@ func (p deployment) deploy() Decision {
 }
 
 // renew gives the node the address and the credentials of the management controller where they are others than those that it accepted, so that Ironic can go on. It waits
-// while Ironic works on the node; another driver waits for the end of the deployment. A deletion does without what is refused.
+// while Ironic works on the node. A deletion does without what is refused.
 func (p deployment) renew() (Decision, bool) {
 	n := *p.Seen.Node
 	if !p.Facts.PowerControl || !p.Secret.Found || p.Secret.Username == "" || p.Secret.Password == "" || n.Busy() {
 		return Decision{}, false
 	}
 	a, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, p.Secret.Password)
-	if err != nil || a.Driver != n.Driver || !p.Facts.Unverified && a.Matches(n) {
+	if err != nil || !p.Facts.Unverified && a.Matches(n) {
 		return Decision{}, false
 	}
 	next := *p.pass

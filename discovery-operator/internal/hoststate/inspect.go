@@ -101,6 +101,12 @@ func (p inspection) inspect() Decision {
 		return p.do(Action{Call: ExamineNode, Node: p.NodeID})
 	}
 	n := *p.Seen.Node
+	if p.staleAccess(n, true) {
+		if d, wait := p.leave(n, waiting(metal3v1.ReasonInspecting, "The inspection is being ended, because spec.bmc.address has changed.", answerRetry)); wait {
+			return d
+		}
+		return p.readdress()
+	}
 	late := p.late(n, n.State == InspectWait)
 	if late && !n.Locked {
 		d := p.inspectionFailed(silence)

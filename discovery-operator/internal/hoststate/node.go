@@ -51,7 +51,7 @@ type Node struct {
 	Properties, Network map[string]any
 	// Maintenance keeps Ironic from working with the node.
 	Maintenance bool
-	// Leaving says that the maintenance is this operator's: it was about to remove the node of a detached host.
+	// Leaving says that the maintenance is this operator's: it was about to remove the node of a detached host, or to change how one in use boots.
 	Leaving bool
 	// Untimed says that Ironic's periodic checks leave the node out: no time-out of Ironic ends what the node waits for.
 	Untimed bool
@@ -79,6 +79,11 @@ const (
 func (n Node) Busy() bool {
 	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == Inspects || n.State == InspectWait ||
 		n.State == Undeploying || n.State == Cleaning || n.State == CleanWait || n.State == Deploying || n.State == DeployWait || n.State == Adopting
+}
+
+// InterfacesChange reports whether Ironic changes interfaces of the node in its state.
+func (n Node) InterfacesChange() bool {
+	return n.State == inventory.NodeEnroll || n.State == inventory.NodeManageable || n.State == inventory.NodeAvailable
 }
 
 // AwaitsRamdisk reports whether Ironic waits for what a ramdisk reports while it deploys or cleans.

@@ -595,13 +595,76 @@ func TestADeletionGivesUpACleaningThatFailsAgain(t *testing.T) {
 	assert.Equal(t, hoststate.GaveUp, d.Then.Event)
 }
 
+// addressed is a node that has the address of its host.
+func addressed(t *testing.T, s hoststate.Snapshot, state string) *hoststate.Node {
+	t.Helper()
+	a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "hush")
+	require.NoError(t, err)
+	n := &hoststate.Node{UUID: "node", State: state, Driver: a.Driver, Info: a.Info, Boot: "ipxe"}
+	if len(a.Boot) > 0 {
+		n.Boot = a.Boot[0]
+	}
+	return n
+}
+
+// TestAnAddressThatChangesIsUsedWhateverTheHostDoes has a user correct spec.bmc.address while the Secret stays: the machine does not boot from the network, or speaks another
+// protocol since its firmware was updated.
+func TestAnAddressThatChangesIsUsedWhateverTheHostDoes(t *testing.T) {
+	for name, address := range map[string]string{
+		"another machine": "redfish://192.0.2.2/redfish/v1/Systems/1", "another protocol": "ipmi://192.0.2.1", "virtual media": "redfish-virtualmedia://192.0.2.1/redfish/v1/Systems/1",
+	} {
+		t.Run("an inspection ends, and begins with "+name, func(t *testing.T) {
+			for state, ask := range map[string]string{hoststate.InspectWait: "abort", hoststate.InspectFailed: "manage"} {
+				s := seen(hoststate.Inspecting, admitted, func(s *hoststate.Snapshot) { s.Host.Status.HardwareDetails = nil })
+				s.Seen.Node = addressed(t, s, state)
+				s.Host.Spec.BMC.Address = address
+				s.Facts = hoststate.FactsOf(s.Host)
+				d := hoststate.Plan(now, s)
+				assert.Equal(t, hoststate.Action{Call: hoststate.SetProvision, Node: "node", Target: ask}, d.Do, state)
+				s.Seen.Node.State = inventory.NodeManageable
+				d = hoststate.Plan(now, s)
+				assert.Empty(t, d.Do)
+				assert.Equal(t, hoststate.Registering, d.Step.To)
+				assert.Nil(t, d.Known.Good.Reference, "the new address is verified")
+			}
+		})
+		for state, in := range map[hoststate.State]string{
+			hoststate.Available: "manageable", hoststate.Provisioned: "active", hoststate.Provisioning: "deploy failed", hoststate.Deprovisioning: "clean failed",
+		} {
+			if name == "virtual media" && in != "manageable" {
+				continue // Ironic changes no boot interface there
+			}
+			t.Run(string(state)+" with "+name, func(t *testing.T) {
+				s := seen(state, admitted, func(s *hoststate.Snapshot) { s.Host.Status.ErrorType = metal3v1.ProvisioningError })
+				s.Seen.Node = addressed(t, s, in)
+				s.Host.Spec.BMC.Address = address
+				d := hoststate.Plan(now, s)
+				if d.Then != nil { // the next pass registers the node
+					require.Equal(t, hoststate.CredentialsArrived, d.Then.Event)
+					return
+				}
+				require.Equal(t, hoststate.Claim, d.Do.Call)
+				s = d.Known
+				s.Seen.Claimed = new("")
+				d = hoststate.Plan(now, s)
+				require.Equal(t, hoststate.WriteNode, d.Do.Call)
+			})
+		}
+	}
+	s := seen(hoststate.Inspecting, admitted, func(s *hoststate.Snapshot) { s.Host.Status.HardwareDetails = nil })
+	s.Facts = hoststate.FactsOf(s.Host)
+	s.Seen.Node = addressed(t, s, inventory.NodeManageable)
+	assert.Equal(t, hoststate.ReadReport, hoststate.Plan(now, s).Do.Call, "an address that is used already changes nothing")
+}
+
 func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
 	begin := func(t *testing.T, untimed bool) hoststate.Snapshot {
 		t.Helper()
 		s := seen(hoststate.Inspecting, admitted)
 		s.Host.Status.HardwareDetails = nil
 		s.Facts = hoststate.FactsOf(s.Host)
-		s.Seen.Node = &hoststate.Node{UUID: "node", State: hoststate.InspectWait, Untimed: untimed}
+		s.Seen.Node = addressed(t, s, hoststate.InspectWait)
+		s.Seen.Node.Untimed = untimed
 		d := hoststate.Plan(now, s)
 		require.Empty(t, d.Do, "it boots first")
 		s.Memory = d.Known.Memory
@@ -626,7 +689,8 @@ func TestARamdiskThatIronicWaitsForWithoutEndHasItsTimeToReport(t *testing.T) {
 	assert.Equal(t, "The inspection failed: timeout: the ramdisk did not report in 30m. It is tried again.", d.Then.Message)
 
 	s.Memory, s.Host.Status.ErrorType = d.Known.Memory, metal3v1.InspectionError
-	s.Seen.Node = &hoststate.Node{UUID: "node", State: hoststate.InspectFailed, Untimed: true, LastError: "Inspection was aborted by request."}
+	s.Seen.Node = addressed(t, s, hoststate.InspectFailed)
+	s.Seen.Node.Untimed, s.Seen.Node.LastError = true, "Inspection was aborted by request."
 	d = hoststate.Plan(now.Add(31*time.Minute), s)
 	assert.Equal(t, hoststate.StartInspection, d.Do.Call, "the error is told once")
 	assert.Zero(t, d.Known.Memory.Ramdisk, "the next ramdisk has its time, too")

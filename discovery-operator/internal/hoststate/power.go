@@ -102,9 +102,8 @@ func (p *pass) maintainPower() Decision {
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})
 	}
 	n := *p.Seen.Node
-	if p.staleAccess(n) {
-		p.Good = metal3v1.CredentialsStatus{}
-		return p.end(Outcome{Event: CredentialsArrived, After: soon})
+	if p.staleAccess(n, n.InterfacesChange()) {
+		return p.readdress()
 	}
 	if n.Power != "" {
 		on := n.Power == PowerOn
@@ -138,13 +137,19 @@ func (p *pass) maintainPower() Decision {
 	return p.end(Outcome{Event: Nothing, Settled: true, After: powerCheck, Spread: true})
 }
 
-// staleAccess reports whether the node does not have the driver and address that the host names.
-func (p *pass) staleAccess(n Node) bool {
+// staleAccess reports whether the node does not have the driver and the address that the host names, or the boot interface, where that can be changed.
+func (p *pass) staleAccess(n Node, boots bool) bool {
 	if !p.Secret.Found {
 		return false
 	}
 	access, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, "")
-	return err == nil && !access.Matches(n)
+	return err == nil && (!access.Matches(n) || boots && !access.Boots(n))
+}
+
+// readdress has the node registered with the address that the host names now.
+func (p *pass) readdress() Decision {
+	p.Good = metal3v1.CredentialsStatus{}
+	return p.end(Outcome{Event: CredentialsArrived, After: soon})
 }
 
 // powerOff switches a machine off before its host goes. A machine that cannot be switched off does not hold the deletion up.

@@ -494,6 +494,54 @@ func TestANodeSaysWhoseItsMaintenanceIs(t *testing.T) {
 	}
 }
 
+func TestTheDriverOfANodeInUseChangesInMaintenance(t *testing.T) {
+	const ask, begin, change, end = "GET /v1/drivers/redfish", "PUT /v1/nodes/u/maintenance", "PATCH /v1/nodes/u?reset_interfaces=True", "DELETE /v1/nodes/u/maintenance"
+	for name, c := range map[string]struct {
+		node   hoststate.Node
+		status int
+		want   []string
+		fails  error
+	}{
+		"a machine is deployed":              {hoststate.Node{State: "active"}, http.StatusOK, []string{ask, begin, change, end}, nil},
+		"a deployment did not end":           {hoststate.Node{State: "error"}, http.StatusOK, []string{ask, begin, change, end}, nil},
+		"an inspection failed":               {hoststate.Node{State: "inspect failed"}, http.StatusOK, []string{ask, begin, change, end}, nil},
+		"Ironic does not have the driver":    {hoststate.Node{State: "active"}, http.StatusBadRequest, []string{ask, begin, change, end}, inventory.ErrRefused},
+		"Ironic works on the node":           {hoststate.Node{State: "active"}, http.StatusConflict, []string{ask, begin, change, end}, inventory.ErrBusy},
+		"an administrator is at the machine": {hoststate.Node{State: "active", Maintenance: true}, http.StatusOK, []string{ask, change}, nil},
+		"nothing is deployed":                {hoststate.Node{State: "manageable"}, http.StatusOK, []string{ask, change}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "1.96")
+			maintained := c.node.Maintenance || c.node.State == "manageable"
+			s.mux.HandleFunc("/v1/nodes/u/maintenance", func(w http.ResponseWriter, r *http.Request) {
+				maintained = r.Method == http.MethodPut
+				w.WriteHeader(http.StatusAccepted)
+			})
+			s.mux.HandleFunc("PATCH /v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
+				if !maintained {
+					w.WriteHeader(http.StatusConflict)
+				} else {
+					w.WriteHeader(c.status)
+				}
+				_, _ = w.Write([]byte(`{}`))
+			})
+			s.mux.HandleFunc("GET /v1/drivers/", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"enabled_boot_interfaces":["redfish-virtual-media"]}`))
+			})
+			a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish-virtualmedia://h"}, "u", "p")
+			require.NoError(t, err)
+			c.node.UUID, c.node.Driver = "u", "ipmi"
+			require.ErrorIs(t, s.client(t).Write(t.Context(), c.node, "ns~h", a), c.fails)
+			assert.Equal(t, c.want, s.requests[1:], "after the version was asked for")
+			if a.Boot = nil; c.status == http.StatusOK {
+				maintained, s.requests = true, nil // Ironic resets interfaces in every state
+				require.NoError(t, s.client(t).Write(t.Context(), c.node, "ns~h", a))
+				assert.Equal(t, []string{change}, s.requests[1:], "a driver that boots from the network needs no maintenance")
+			}
+		})
+	}
+}
+
 func TestAnEmptyConfigDriveIsNotAttached(t *testing.T) {
 	s := newService(t, "1.96")
 	var bodies []string

@@ -76,7 +76,7 @@ func (c *Client) Deploy(ctx context.Context, uuid string, config osimage.ConfigD
 	return c.call(ctx, "set_provision_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/provision", body, nil)
 }
 
-// leaving is why this operator puts a node in maintenance. A node that stays after all is known by it.
+// leaving is why this operator puts a node in maintenance. A node that stays so after all is known by it.
 const leaving = "its BareMetalHost is detached and is being deleted"
 
 // BeginMaintenance puts a node in maintenance, in which Ironic deletes it also where it is in use. It does nothing to the machine.

@@ -240,22 +240,22 @@ func describe(n hoststate.Node, m hoststate.Machine) (patch []change) {
 }
 
 // Write gives a node the name of its host, and driver and credentials of its management controller. Settings that are not of its address are kept; the
-// interfaces are reset to the defaults of the driver when that changes. A boot interface that the address asks for is set where Ironic changes interfaces. It fails with
+// interfaces are reset to the defaults of the driver when that changes, which is done to the node alone: its machine runs on. A boot interface that the address asks for is set where Ironic changes interfaces. It fails with
 // ErrBusy while Ironic works on the node, and with ErrRefused when the driver, or the boot interface, is not enabled.
 func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
-	patch, query := []change{}, ""
+	patch, query, maintained := []change{}, "", false
 	if n.Driver != a.Driver {
 		patch, query = append(patch, change{"replace", "/driver", a.Driver}), "?reset_interfaces=True"
 	}
 	if n.Name != name {
 		patch = append(patch, change{"add", "/name", name})
 	}
-	if n.Driver != a.Driver || interfacesChange(n.State) && !slices.Contains(a.Boot, n.Boot) {
+	if n.Driver != a.Driver || n.InterfacesChange() && !a.Boots(n) {
 		booting, err := c.booting(ctx, a.Driver, a.Boot)
 		if err != nil {
 			return err
 		}
-		patch = append(patch, booting...)
+		patch, maintained = append(patch, booting...), len(booting) > 0 && !n.Maintenance && !n.InterfacesChange()
 	}
 	patch = append(append(patch, infos(n, a.Info)...), describe(n, a.Machine)...)
 	if key := a.Surplus(n); key != "" {
@@ -267,12 +267,24 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if a.PowerBy != "" {
 		patch = append(patch, change{"add", "/power_interface", a.PowerBy})
 	}
-	return c.without(a, c.patch(ctx, updateNode, n.UUID, query, patch))
+	write := func() error { return c.without(a, c.patch(ctx, updateNode, n.UUID, query, patch)) }
+	if maintained {
+		return c.maintained(ctx, n.UUID, write)
+	}
+	return write()
 }
 
-// interfacesChange reports whether Ironic changes interfaces of a node in a state.
-func interfacesChange(state string) bool {
-	return state == inventory.NodeEnroll || state == inventory.NodeManageable || state == inventory.NodeAvailable
+// maintained changes a node in maintenance, in which Ironic changes the boot interface of a node that is in use, or failed, too. A process that dies in between leaves a
+// maintenance by which the node is known as Leaving.
+func (c *Client) maintained(ctx context.Context, uuid string, change func() error) error {
+	if err := c.BeginMaintenance(ctx, uuid); err != nil {
+		return err
+	}
+	failed := change()
+	if err := c.EndMaintenance(ctx, uuid); failed == nil {
+		return err
+	}
+	return failed
 }
 
 // booting is the change that gives a node one of the boot interfaces that are asked for. It fails with ErrRefused when its driver has none of them enabled.
