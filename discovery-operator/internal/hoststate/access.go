@@ -28,6 +28,8 @@ type Access struct {
 	Boot []string
 	// PowerBy is the power interface of the node, empty for the driver's own choice.
 	PowerBy string
+	// KeepOn says that Ironic never switches the machine off, but restarts it.
+	KeepOn  bool
 	Machine Machine
 }
 
@@ -59,6 +61,13 @@ func AccessTo(bmc metal3v1.BMCDetails, username, password string) (Access, error
 		a.Info["redfish_system_id"] = system
 	}
 	return a, nil
+}
+
+// access is how Ironic reaches the machine of the host.
+func (p *pass) access(password string) (Access, error) {
+	a, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, password)
+	a.KeepOn = p.Host.Spec.DisablePowerOff
+	return a, err
 }
 
 func ipmi(u *url.URL, username, password string) Access {
@@ -94,7 +103,7 @@ func (a Access) Boots(n Node) bool {
 
 // Matches reports whether a node has this access already, as far as that can be read: the password cannot.
 func (a Access) Matches(n Node) bool {
-	if n.Driver != a.Driver || a.Surplus(n) != "" {
+	if n.Driver != a.Driver || a.Surplus(n) != "" || n.KeepOn != nil && *n.KeepOn != a.KeepOn {
 		return false
 	}
 	for key, value := range a.Info {

@@ -41,7 +41,7 @@ func (p deployment) renew() (Decision, bool) {
 	if !p.Facts.PowerControl || !p.Secret.Found || p.Secret.Username == "" || p.Secret.Password == "" || n.Busy() {
 		return Decision{}, false
 	}
-	a, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, p.Secret.Password)
+	a, err := p.access(p.Secret.Password)
 	if err != nil || !p.Facts.Unverified && a.Matches(n) {
 		return Decision{}, false
 	}

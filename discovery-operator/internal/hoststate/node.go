@@ -47,6 +47,8 @@ type Node struct {
 	TokenTaken bool
 	// Clean says whether the disks are cleaned between two uses, nil where Ironic's configuration decides.
 	Clean *bool
+	// KeepOn says whether Ironic never switches the machine off, nil where Ironic cannot be told so.
+	KeepOn *bool
 	// Properties and Network are what the node says of its machine, and of the network of ramdisks.
 	Properties, Network map[string]any
 	// Maintenance keeps Ironic from working with the node.

@@ -595,6 +595,25 @@ func TestADeletionGivesUpACleaningThatFailsAgain(t *testing.T) {
 	assert.Equal(t, hoststate.GaveUp, d.Then.Event)
 }
 
+// TestAMachineThatIsNeverSwitchedOffIsRegisteredAsSuch sets spec.disablePowerOff of a host whose node is in use: its management controller goes off with it.
+func TestAMachineThatIsNeverSwitchedOffIsRegisteredAsSuch(t *testing.T) {
+	s := seen(hoststate.Provisioned, admitted)
+	s.Seen.Node = addressed(t, s, hoststate.Active)
+	s.Seen.Node.Power, s.Seen.Node.Instance = hoststate.PowerOn, string(s.Host.UID)
+	s.Host.Spec.DisablePowerOff = true
+	d := hoststate.Plan(now, s)
+	require.NotNil(t, d.Then)
+	assert.True(t, d.Then.Settled, "an Ironic that cannot be told so is not asked again and again")
+	s.Seen.Node.KeepOn = new(false)
+	d = hoststate.Plan(now, s)
+	require.NotNil(t, d.Then)
+	assert.Equal(t, hoststate.CredentialsArrived, d.Then.Event)
+	s.Facts.Unverified, s.Seen.Claimed = true, new("")
+	d = hoststate.Plan(now, s)
+	require.Equal(t, hoststate.WriteNode, d.Do.Call)
+	assert.True(t, d.Do.Access.KeepOn)
+}
+
 // addressed is a node that has the address of its host.
 func addressed(t *testing.T, s hoststate.Snapshot, state string) *hoststate.Node {
 	t.Helper()

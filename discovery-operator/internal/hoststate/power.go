@@ -142,7 +142,7 @@ func (p *pass) staleAccess(n Node, boots bool) bool {
 	if !p.Secret.Found {
 		return false
 	}
-	access, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, "")
+	access, err := p.access("")
 	return err == nil && (!access.Matches(n) || boots && !access.Boots(n))
 }
 

@@ -89,7 +89,7 @@ func (p registration) register() Decision {
 	case secret.Username == "" || secret.Password == "":
 		return p.unregistered(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("The Secret %s lacks username or password.", bmc.CredentialsName))
 	}
-	access, err := AccessTo(*bmc, secret.Username, secret.Password)
+	access, err := p.access(secret.Password)
 	switch {
 	case err != nil:
 		return p.unregistered(metal3v1.ReasonBMCUnsupported, err.Error()+".")

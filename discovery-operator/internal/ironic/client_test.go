@@ -542,6 +542,54 @@ func TestTheDriverOfANodeInUseChangesInMaintenance(t *testing.T) {
 	}
 }
 
+func TestIronicIsToldToSwitchNoMachineOff(t *testing.T) {
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")
+	require.NoError(t, err)
+	a.KeepOn = true
+	for version, able := range map[string]bool{"1.96": true, "1.94": false} {
+		s := newService(t, version)
+		var bodies []string
+		s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				bodies = append(bodies, string(body))
+			} else {
+				assert.Equal(t, able, strings.Contains(r.URL.Query().Get("fields"), "disable_power_off"))
+			}
+			_, _ = w.Write([]byte(map[bool]string{true: `{"uuid":"u","disable_power_off":false}`, false: `{"uuid":"u"}`}[able]))
+		})
+		s.mux.HandleFunc("POST /v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			bodies = append(bodies, string(body))
+			_, _ = w.Write([]byte(`{"uuid":"u"}`))
+		})
+		client, ctx := s.client(t), t.Context()
+		n, err := client.Managed(ctx, "u")
+		require.NoError(t, err)
+		assert.Equal(t, able, n.KeepOn != nil)
+		n.Driver = "redfish"
+		_, enrolled := client.EnrolNode(ctx, "ns~h", a)
+		written := client.Write(ctx, n, "ns~h", a)
+		if !able {
+			require.ErrorIs(t, enrolled, inventory.ErrRefused)
+			require.ErrorIs(t, written, inventory.ErrRefused)
+			require.ErrorContains(t, written, "spec.disablePowerOff")
+			assert.Empty(t, bodies)
+			continue
+		}
+		require.NoError(t, enrolled)
+		require.NoError(t, written)
+		require.Len(t, bodies, 2)
+		assert.Contains(t, bodies[0], `"disable_power_off":true`)
+		assert.Contains(t, bodies[1], `{"op":"add","path":"/disable_power_off","value":true}`)
+		n.KeepOn = new(true)
+		require.NoError(t, client.Write(ctx, n, "ns~h", a))
+		assert.NotContains(t, bodies[2], "disable_power_off")
+	}
+}
+
 func TestAnEmptyConfigDriveIsNotAttached(t *testing.T) {
 	s := newService(t, "1.96")
 	var bodies []string

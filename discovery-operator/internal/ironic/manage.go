@@ -67,6 +67,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		CleanStep   rawStep        `json:"clean_step"`
 		Agent       rawAgent       `json:"driver_internal_info"`
 		Touched     string         `json:"provision_updated_at"`
+		KeepOn      *bool          `json:"disable_power_off"`
 	}
 	s, err := c.connect(ctx)
 	if err != nil {
@@ -76,6 +77,9 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 	if s.version >= versionChildren {
 		fields += ",parent_node"
 	}
+	if s.version >= versionKeepOn {
+		fields += ",disable_power_off"
+	}
 	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+fields, nil, &r); err != nil {
 		return hoststate.Node{}, err
 	}
@@ -84,7 +88,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
 		Maintenance: r.Maintenance, Leaving: r.Maintenance && r.Why == leaving, Properties: r.Properties, Network: r.Network, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
-		Untimed: r.looped(r.UUID), Touched: r.Touched,
+		Untimed: r.looped(r.UUID), Touched: r.Touched, KeepOn: r.KeepOn,
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"
@@ -175,6 +179,12 @@ func (c *Client) EnrolNode(ctx context.Context, name string, a hoststate.Access)
 	if len(a.Machine.Network) > 0 {
 		body["network_data"] = a.Machine.Network
 	}
+	if a.KeepOn {
+		if err := c.keepsOn(ctx); err != nil {
+			return "", err
+		}
+		body["disable_power_off"] = true
+	}
 	if err := c.call(ctx, "create_node", http.MethodPost, "nodes", body, &made); err != nil {
 		return "", c.without(a, err)
 	}
@@ -257,6 +267,14 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 		}
 		patch, maintained = append(patch, booting...), len(booting) > 0 && !n.Maintenance && !n.InterfacesChange()
 	}
+	if a.KeepOn {
+		if err := c.keepsOn(ctx); err != nil {
+			return err
+		}
+	}
+	if n.KeepOn != nil && *n.KeepOn != a.KeepOn {
+		patch = append(patch, change{"add", "/disable_power_off", a.KeepOn})
+	}
 	patch = append(append(patch, infos(n, a.Info)...), describe(n, a.Machine)...)
 	if key := a.Surplus(n); key != "" {
 		patch = append(patch, change{"remove", "/driver_info/" + key, nil})
@@ -285,6 +303,16 @@ func (c *Client) maintained(ctx context.Context, uuid string, change func() erro
 		return err
 	}
 	return failed
+}
+
+// keepsOn fails with ErrRefused where Ironic cannot be told never to switch a machine off: it would do so when it inspects, cleans or deploys the machine.
+func (c *Client) keepsOn(ctx context.Context) error {
+	s, err := c.connect(ctx)
+	if err == nil && s.version < versionKeepOn {
+		err = inventory.Failf(inventory.ProblemRefused, "Ironic speaks version 1.%d of its API and cannot be told never to switch a machine off, as spec.disablePowerOff asks for: needed is 1.%d",
+			s.version, versionKeepOn)
+	}
+	return err
 }
 
 // booting is the change that gives a node one of the boot interfaces that are asked for. It fails with ErrRefused when its driver has none of them enabled.

@@ -32,6 +32,8 @@ const (
 	versionInventory = 81
 	// versionChildren hides nodes with a parent from lists unless they are asked for.
 	versionChildren = 83
+	// versionKeepOn can be told never to switch a machine off.
+	versionKeepOn = 95
 	// versionMax is the newest that this package was written for.
 	versionMax = 96
 )
