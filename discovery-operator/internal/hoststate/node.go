@@ -4,6 +4,8 @@
 package hoststate
 
 import (
+	"cmp"
+	"net"
 	"regexp"
 	"strings"
 	"time"
@@ -76,6 +78,18 @@ const (
 	Rebooting   = "rebooting"
 	SoftRestart = "soft rebooting"
 )
+
+// BMC is the key of the management controller in the node's driver_info, empty where there is none.
+func (n Node) BMC() string {
+	address, info := "", n.Info
+	switch {
+	case info["redfish_address"] != "" && n.Driver != "ipmi":
+		address = info["redfish_address"] + info["redfish_system_id"]
+	case info["ipmi_address"] != "" && n.Driver == "ipmi":
+		address = "ipmi://" + net.JoinHostPort(info["ipmi_address"], cmp.Or(info["ipmi_port"], "623"))
+	}
+	return inventory.BMCKey(address)
+}
 
 // Busy reports whether Ironic is doing something with the node, so that an answer is to be waited for.
 func (n Node) Busy() bool {

@@ -15,6 +15,8 @@ type Node struct {
 	UUID string
 	// Name is empty for a discovered node, and "<namespace>~<name>" for one that an operator has taken over.
 	Name string
+	// BMC is the key of the management controller that the node has, see BMCKey; empty where it has none, or was not read.
+	BMC string
 	// Driver is the hardware type; discovered nodes have one that does nothing.
 	Driver string
 	// State is the provision state, "enroll" after discovery.

@@ -19,6 +19,8 @@ type Claim struct {
 	UID  string
 	// BootMAC is the host's, in lower case, and Ironic the endpoint that it names; both may be empty.
 	BootMAC, Ironic string
+	// BMC is the key of the management controller that the host names, and Recorded the node in its status.
+	BMC, Recorded string
 	// Node and Ports are as Ironic says.
 	Node  inventory.Node
 	Ports []inventory.Port
@@ -28,10 +30,14 @@ type Claim struct {
 
 // ClaimOf is the claim of a host, without what Ironic and reservations say.
 func ClaimOf(h *metal3v1.BareMetalHost) Claim {
-	return Claim{
+	c := Claim{
 		Host: inventory.Ref{Namespace: h.Namespace, Name: h.Name}, UID: string(h.UID), BootMAC: strings.ToLower(h.Spec.BootMACAddress),
-		Ironic: h.Annotations[metal3v1.IronicAnnotation],
+		Ironic: h.Annotations[metal3v1.IronicAnnotation], Recorded: h.Status.Provisioning.ID,
 	}
+	if h.Spec.BMC != nil {
+		c.BMC = inventory.BMCKey(h.Spec.BMC.Address)
+	}
+	return c
 }
 
 // Right is what a host may do with a node.
@@ -63,11 +69,14 @@ func (r Reservation) Names(c Claim, node string) bool {
 }
 
 // Judge says what a host may do with a node, and if nothing, why. A host may act on a node that has a port with the host's boot MAC,
-// when the host has reserved that MAC and no other host another one of the node, and on a node that has its name.
+// when the host has reserved that MAC and no other host another one of the node, and on a node that has its name, unless all that it says is of another machine.
 func (c Claim) Judge() (right Right, why string) {
 	own := c.Reservations[c.BootMAC]
 	held := own.Names(c, c.Node.UUID)
 	switch {
+	case c.Node.Name == c.Host.Namespace+"~"+c.Host.Name && !held && c.elsewhere():
+		return None, fmt.Sprintf("node %s has the name of this host, and the ports and the management controller %s of another machine: another cluster may have a host of this name. "+
+			"Rename the host, or remove the name of the node in Ironic", c.Node.UUID, c.Node.BMC)
 	case c.Node.Name == c.Host.Namespace+"~"+c.Host.Name:
 		return c.named(held), ""
 	case c.Node.Name != "":
@@ -107,6 +116,11 @@ func (c Claim) named(held bool) Right {
 	default:
 		return Named
 	}
+}
+
+// elsewhere reports whether a node that is not recorded for the host is one of another machine. Two clusters that share an Ironic may have hosts of one name.
+func (c Claim) elsewhere() bool {
+	return c.Recorded != c.Node.UUID && c.BootMAC != "" && len(c.Ports) > 0 && !c.hasPort() && c.Node.BMC != "" && c.Node.BMC != c.BMC
 }
 
 func (c Claim) hasPort() bool {

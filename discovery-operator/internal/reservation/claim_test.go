@@ -61,6 +61,9 @@ func TestJudge(t *testing.T) {
 	unreserved := func(x *c) { delete(x.Reservations, boot) }
 	ignored := func(r *reservation.Reservation) { r.Ignored = true }
 	later := func(r *reservation.Reservation) { r.Made = made.Add(time.Second) }
+	away := func(x *c) {
+		x.BMC, x.Node.BMC, x.Node.Name, x.Ports = "192.0.2.1", "192.0.2.9", "ns~h", []inventory.Port{{MAC: other}}
+	}
 	for name, x := range map[string]struct {
 		claim reservation.Claim
 		want  reservation.Right
@@ -79,6 +82,10 @@ func TestJudge(t *testing.T) {
 		"the node has the host's name":                            {claim: claim(unreserved, func(x *c) { x.Node.Name, x.Ports = "ns~h", nil }), want: reservation.Named},
 		"a named node can be reserved once it has a port":         {claim: claim(unreserved, func(x *c) { x.Node.Name = "ns~h" }), want: reservation.Unreserved},
 		"a named node whose reservation does not say so":          {claim: claim(reserve(boot, mine), func(x *c) { x.Node.Name = "ns~h" }), want: reservation.Unrecorded},
+		"a named node of another machine":                         {claim: claim(unreserved, away), why: "another cluster may have a host of this name"},
+		"a named node whose management controller has moved":      {claim: claim(unreserved, away, func(x *c) { x.Ports = []inventory.Port{{MAC: boot}} }), want: reservation.Unreserved},
+		"a named node whose interface was replaced":               {claim: claim(unreserved, away, func(x *c) { x.BMC = x.Node.BMC }), want: reservation.Named},
+		"a named node that is recorded":                           {claim: claim(unreserved, away, func(x *c) { x.Recorded = node }), want: reservation.Named},
 		"a named node whose MAC another host has":                 {claim: claim(reserve(boot, theirs), func(x *c) { x.Node.Name = "ns~h" }), want: reservation.Named},
 		"a node with the name of another host":                    {claim: claim(func(x *c) { x.Node.Name = "ns~other" }), why: "ns~other"},
 		"the boot MAC is another host's":                          {claim: claim(reserve(boot, theirs, naming(node))), why: "reserved for host elsewhere/h"},

@@ -50,7 +50,7 @@ func (e *executor) execute(ctx context.Context, a hoststate.Action, s *hoststate
 		s.Seen.Held[a.Node] = why
 	case hoststate.Claim:
 		var why string
-		why, err = e.claim(ctx, e.p, e.host, inventory.Node{UUID: a.Known.UUID, Name: a.Known.Name})
+		why, err = e.claim(ctx, e.p, e.host, inventory.Node{UUID: a.Known.UUID, Name: a.Known.Name, BMC: a.Known.BMC()})
 		s.Seen.Claimed = &why
 	case hoststate.CheckTaken:
 		var whose string
