@@ -65,6 +65,7 @@ func (p deployment) keepDeployed() Decision {
 	if err != nil { // the image was deployed as it is written; only an adoption needs it anew
 		d = RemovalOf(p.Host)
 	}
+	d.Private = false // nothing is pulled
 	task := AdoptionTask(*p.Seen.Node, d, p.past())
 	adopts := task.Do != Await && p.Seen.Node.State != inventory.NodeEnroll
 	switch {

@@ -61,6 +61,8 @@ const (
 	keyFormat     = "image_disk_format"
 	keyRootDevice = "root_device"
 	keyCapability = "capabilities"
+	// KeyPullSecret is the key of instance_info for the credentials of a registry.
+	KeyPullSecret = "image_pull_secret" //nolint:gosec // the name of a key is no secret
 )
 
 // deployKeys are the keys of instance_info that tell a node what to deploy; Ironic adds others.
@@ -79,7 +81,9 @@ type Deployment struct {
 	// Clean says that the disks are cleaned between two uses.
 	Clean bool
 	// Used says that a deployment came to its end on the machine, so that it is to be cleaned also where its node does not know of it.
-	Used    bool
+	Used bool
+	// Private says that a Secret opens the registry of the image. Ironic does not show what it was told of it.
+	Private bool
 	Machine Machine
 }
 
@@ -113,6 +117,7 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 		}
 		d.checksum(image)
 	}
+	d.Private = osimage.PullSecretName(image) != ""
 	if hints := osimage.RootDevice(h.Spec.RootDeviceHints); len(hints) > 0 {
 		d.Info[keyRootDevice] = hints
 	}
@@ -313,9 +318,9 @@ func (p Past) manage(n Node) Task {
 	return Task{Do: Ask, Ask: AskManage}
 }
 
-// start asks for the deployment once the node knows what to deploy. Values that Ironic masks cannot be compared, so they are written once before.
+// start asks for the deployment once the node knows what to deploy. Values that Ironic masks, and credentials of a registry, cannot be compared, so they are written once before.
 func (d Deployment) start(n Node, p Past) Task {
-	if !d.prepared(n) || n.masked() && p.Asked != AskedPrepare {
+	if !d.prepared(n) || (n.masked() || d.Private) && p.Asked != AskedPrepare {
 		return Task{Do: Prepare}
 	}
 	return Task{Do: Ask, Ask: AskDeploy}

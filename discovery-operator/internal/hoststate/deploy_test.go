@@ -182,6 +182,19 @@ func TestADeploymentStepByStep(t *testing.T) {
 	assert.Equal(t, hoststate.Accept, got.Do, "it is the one that was wanted")
 	got = hoststate.DeploymentTask(deployed("active", shown("http://images/b.qcow2?token=******")), d, hoststate.Past{})
 	assert.Equal(t, hoststate.Refuse, got.Do)
+	d, err = hoststate.DeploymentOf(deployable(func(h *metal3v1.BareMetalHost) {
+		h.Spec.Image = &metal3v1.Image{URL: "oci://images/a", OCIAuthSecretName: new("registry")}
+	}))
+	require.NoError(t, err)
+	d.Manual = false
+	pulled := func(n *hoststate.Node) {
+		controlled(n)
+		n.Deployment = map[string]any{"image_source": "oci://images/a"}
+	}
+	got = hoststate.DeploymentTask(deployed("available", pulled), d, hoststate.Past{})
+	assert.Equal(t, hoststate.Prepare, got.Do, "the credentials of the registry are written before each try")
+	got = hoststate.DeploymentTask(deployed("available", pulled), d, hoststate.Past{Asked: hoststate.AskedPrepare})
+	assert.Equal(t, "active", got.Ask)
 	d, err = hoststate.DeploymentOf(deployable())
 	require.NoError(t, err)
 	d.Manual = false

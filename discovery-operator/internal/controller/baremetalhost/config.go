@@ -6,6 +6,7 @@ package baremetalhost
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,25 @@ func (e *executor) machine(ctx context.Context, state string) (hoststate.Machine
 		return m, fmt.Errorf("%w: in the Secret %s it is not a YAML or JSON object", hoststate.ErrNetwork, name)
 	}
 	return m, nil
+}
+
+// private adds the credentials of the registry of the image to a deployment.
+func (e *executor) private(ctx context.Context, d hoststate.Deployment) (hoststate.Deployment, error) {
+	name := osimage.PullSecretName(e.host.Spec.Image)
+	var secret corev1.Secret
+	err := e.Live.Get(ctx, types.NamespacedName{Namespace: e.host.Namespace, Name: name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return d, fmt.Errorf("%w: there is no Secret %s in this namespace, which spec.image.ociAuthSecretName names", hoststate.ErrConfig, name)
+	} else if err != nil {
+		return d, wrap(err, "reading the Secret of spec.image.ociAuthSecretName of host %s", client.ObjectKeyFromObject(e.host))
+	}
+	credentials, err := osimage.PullSecret(secret.Data, e.host.Spec.Image.URL)
+	if err != nil {
+		return d, fmt.Errorf("%w: the Secret %s opens no registry: %w", hoststate.ErrConfig, name, err)
+	}
+	d.Info = maps.Clone(d.Info)
+	d.Info[hoststate.KeyPullSecret] = credentials
+	return d, nil
 }
 
 // configText reads one Secret: the key that is named for the field, or "value".

@@ -114,6 +114,11 @@ func (e *executor) change(ctx context.Context, a hoststate.Action, s *hoststate.
 	case hoststate.StartInspection:
 		return e.p.Inspect(ctx, a.Known, e.host.Spec.InspectionMode, machine)
 	case hoststate.PrepareNode:
+		if a.Deployment.Private {
+			if a.Deployment, err = e.private(ctx, a.Deployment); err != nil {
+				return err
+			}
+		}
 		return e.p.Prepare(ctx, a.Known, a.Deployment)
 	case hoststate.SetNodeCleaning:
 		return e.p.SetCleaning(ctx, a.Node, a.Deployment.Clean)

@@ -46,6 +46,34 @@ func TestALiveISOHasNoConfigDriveThatNobodyAskedFor(t *testing.T) {
 	assert.False(t, c.Empty())
 }
 
+func TestTheCredentialsOfARegistryAreReadFromADockerConfiguration(t *testing.T) {
+	const url, pair = "oci://registry.example.com:5000/images/system:1", "bWU6aHVzaA=="
+	for name, c := range map[string]struct {
+		key, text, want, wrong string
+	}{
+		"as kubectl writes it":              {".dockerconfigjson", `{"auths":{"registry.example.com:5000":{"username":"me","password":"hush","auth":"bWU6aHVzaA=="}}}`, pair, ""},
+		"without auth":                      {".dockerconfigjson", `{"auths":{"REGISTRY.example.com:5000":{"username":"me","password":"hush"}}}`, pair, ""},
+		"with a URL for the registry":       {".dockerconfigjson", `{"auths":{"https://registry.example.com:5000/v2/":{"auth":"bWU6aHVzaA=="}}}`, pair, ""},
+		"in the former form":                {".dockercfg", `{"registry.example.com:5000/images":{"auth":"bWU6aHVzaA=="}}`, pair, ""},
+		"for another registry":              {".dockerconfigjson", `{"auths":{"example.com":{"auth":"bWU6aHVzaA=="}}}`, "", "registry.example.com:5000"},
+		"not at all":                        {".dockerconfigjson", `hush`, "", "not a Docker configuration"},
+		"in a Secret that is for passwords": {"password", `hush`, "", ".dockerconfigjson"},
+	} {
+		got, err := osimage.PullSecret(map[string][]byte{c.key: []byte(c.text)}, url)
+		assert.Equal(t, c.want, got, name)
+		if c.wrong != "" {
+			require.ErrorContains(t, err, c.wrong, name)
+			assert.NotContains(t, err.Error(), "hush", name)
+		} else {
+			require.NoError(t, err, name)
+		}
+	}
+	image := &metal3v1.Image{URL: url, OCIAuthSecretName: new("registry")}
+	assert.Equal(t, "registry", osimage.PullSecretName(image))
+	image.URL = "https://images/a.qcow2"
+	assert.Empty(t, osimage.PullSecretName(image), "it is for OCI alone")
+}
+
 func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
 	assert.Equal(t, "cannot get http://images/a now", osimage.WithoutURLSecrets("cannot get http://me:hush@images/a?sig=hush now"))
 	assert.Equal(t, "cannot get https://…", osimage.WithoutURLSecrets("cannot get https://me:hus…"))
