@@ -41,6 +41,11 @@ func (p *pass) leftAlone() Decision {
 		Message: "The host is out of management, and its machine stays as it is. Remove the annotation " + metal3v1.DetachedAnnotation + until})
 }
 
+// deployedBy reports whether what is on a node is the host's. Ironic forgets the instance when it fails to end a deployment.
+func (p *pass) deployedBy(n Node) bool {
+	return n.Instance == string(p.Host.UID) || n.Instance == "" && n.Name == NodeName(p.Host)
+}
+
 // removeNode removes the node of a host that goes, unless it is not the host's. The node is the recorded one, or the one that the machine came back as.
 func (p *pass) removeNode() Decision {
 	uuid := p.NodeID
@@ -62,8 +67,8 @@ func (p *pass) removeNode() Decision {
 	n, kept := *p.Seen.Node, *p.Seen.Claimed
 	if used := n.Instance != "" || n.Deployed(); used && kept == "" {
 		switch {
-		case !p.Facts.Detached:
-			kept = "it is " + n.State + " and something occupies it"
+		case !p.Facts.Detached && !p.deployedBy(n):
+			kept = "it is " + n.State + " and something else occupies it"
 		case !n.Maintenance: // Ironic deletes a node in use only then; nothing is done to the machine
 			p.Seen.Node = nil
 			return p.do(Action{Call: EnterMaintenance, Node: n.UUID})
@@ -75,6 +80,9 @@ func (p *pass) removeNode() Decision {
 	if d, wait := p.leave(n, waiting(metal3v1.ReasonNodeBusy, "The inspection is being ended.", answerRetry)); wait {
 		return d
 	}
-	return p.last(Action{Call: RemoveNode, Node: n.UUID}, Outcome{Event: Done},
-		normal(metal3v1.EventNodeDeleted, "Delete", "Deleted node "+n.UUID+" in Ironic"))
+	told := normal(metal3v1.EventNodeDeleted, "Delete", "Deleted node "+n.UUID+" in Ironic")
+	if n.Deployed() {
+		told = warning(metal3v1.EventNodeDeleted, "Delete", "Deleted node "+n.UUID+" in Ironic, which was "+n.State+"; the machine stays as it is, with what is on its disks")
+	}
+	return p.last(Action{Call: RemoveNode, Node: n.UUID}, Outcome{Event: Done}, told)
 }

@@ -161,6 +161,27 @@ func TestADeletionGivesUp(t *testing.T) {
 		assert.Equal(t, hoststate.Gone, d.Step.To, "and Ironic is not asked at all")
 		assert.True(t, d.Known.KeepAway)
 	})
+	t.Run("ending a deployment, and its node goes all the same", func(t *testing.T) {
+		for instance, own := range map[string]bool{"": true, "11111111-1111-4111-8111-111111111111": true, "22222222-2222-4222-8222-222222222222": false} {
+			s := seen(hoststate.Deleting, admitted, leaving, func(s *hoststate.Snapshot) { s.Seen.Claimed = new("") })
+			n := deployed(hoststate.NodeError, func(n *hoststate.Node) { n.Name, n.Instance = "site~node-1", instance })
+			s.Seen.Node = &n
+			d := hoststate.Plan(now, s)
+			if !own {
+				assert.Empty(t, d.Do)
+				assert.Equal(t, metal3v1.EventNodeKept, d.Tell[0].Reason)
+				continue
+			}
+			require.Equal(t, hoststate.EnterMaintenance, d.Do.Call, "Ironic deletes such a node only there")
+			n.Maintenance = true
+			s = d.Known
+			s.Seen.Node = &n
+			d = hoststate.Plan(now, s)
+			assert.Equal(t, hoststate.RemoveNode, d.Do.Call, "or a machine that takes the place of the broken one could not have the name")
+			assert.Contains(t, d.Tell[0].Text, "stays as it is")
+			assert.Equal(t, hoststate.Gone, d.Step.To)
+		}
+	})
 	t.Run("a node that came back under another UUID goes, too", func(t *testing.T) {
 		s := seen(hoststate.Deleting, leaving, func(s *hoststate.Snapshot) { s.Seen.Connected = true })
 		require.Equal(t, hoststate.ReadNode, hoststate.Plan(now, s).Do.Call)
@@ -489,6 +510,7 @@ func answer(r *rand.Rand, s *hoststate.Snapshot, a hoststate.Action, state strin
 		n := deployed(state, func(n *hoststate.Node) {
 			n.UUID, n.Power = a.Node, []string{"", hoststate.PowerOn, hoststate.PowerDown}[r.IntN(3)]
 			n.Driver = []string{n.Driver, "redfish"}[r.IntN(2)]
+			n.Maintenance = s.State == hoststate.Deleting && r.IntN(8) > 0 // it was asked for
 		})
 		s.Seen.Node = &n
 	case hoststate.ReadReport:
