@@ -49,7 +49,7 @@ func (s *server) authenticated(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
-		if c.person.ReadOnly && !slices.Contains(reads, s.operations[r.Pattern].spec.OperationID) {
+		if c.person.ReadOnly && !slices.Contains(reads, s.operations[r.Pattern].ID) {
 			s.refuse(w, r, errReadOnly)
 			return
 		}
@@ -68,7 +68,7 @@ func (s *server) identify(r *http.Request) (caller, error) {
 		bearer = strings.TrimLeft(credentials, " ")
 	}
 	if raw := r.URL.Query().Get("api_key"); token.IsDownload(raw) {
-		if !s.operations[r.Pattern].downloads {
+		if !s.operations[r.Pattern].Downloads {
 			return caller{}, token.ErrForeign
 		}
 		person, err := s.Authority.VerifyDownload(raw, downloadAddress(r))
@@ -109,7 +109,7 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 	operation := s.operations[r.Pattern]
 	var scope token.Scope
 	var err error
-	if operation.images && !strings.Contains(raw, ".") {
+	if operation.Images && !strings.Contains(raw, ".") {
 		scope, err = s.Authority.VerifyShort(r.Context(), raw)
 	} else {
 		scope, err = s.Authority.Verify(r.Context(), raw)
@@ -120,7 +120,7 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 	if err != nil {
 		return scope, err
 	}
-	if !operation.machines && !operation.images {
+	if !operation.Machines && !operation.Images {
 		return scope, &refusal{http.StatusForbidden, "user token required: the token of a machine is not accepted here"}
 	}
 	env, host := r.PathValue("infra_env_id"), r.PathValue("host_id")
@@ -129,14 +129,14 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 	}
 	if host != "" {
 		key := domain.HostKey{InfraEnvID: strings.ToLower(env), HostID: strings.ToLower(host)}
-		if operation.spec.OperationID == "GetNextSteps" {
+		if operation.ID == "GetNextSteps" {
 			if unknown, err := s.unregistered(r.Context(), caller{machine: &scope}, key); unknown || err != nil {
 				return scope, err
 			}
 		}
 		return scope, s.opens(r.Context(), scope, key)
 	}
-	if scope.Opens(strings.ToLower(env), scope.HostID) != nil || scope.HostID != "" && !slices.Contains(ofHosts, operation.spec.OperationID) {
+	if scope.Opens(strings.ToLower(env), scope.HostID) != nil || scope.HostID != "" && !slices.Contains(ofHosts, operation.ID) {
 		return scope, errNotFound
 	}
 	return scope, nil

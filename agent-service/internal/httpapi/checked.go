@@ -4,18 +4,7 @@
 package httpapi
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"net/url"
-	"strings"
-	"unicode/utf8"
-
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
 
 	"github.com/muster-io/muster/agent-service/internal/bodylimit"
 )
@@ -23,8 +12,8 @@ import (
 // checked refuses what the description of the interface does not allow, with a reason.
 func (s *server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limit := int64(maxBody)
-		if s.takesLogs(r) {
+		limit, operation := int64(maxBody), s.operations[r.Pattern]
+		if operation.TakesLogs() {
 			limit = maxLogs + 64<<10 // the form around the archive
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
@@ -32,7 +21,7 @@ func (s *server) checked(next http.Handler) http.Handler {
 			s.refuse(w, r, &http.MaxBytesError{Limit: limit})
 			return
 		}
-		if !s.takesLogs(r) {
+		if !operation.TakesLogs() {
 			release, err := s.bodies.Reserve(w, r, callerOf(r.Context()).account(r), limit)
 			if err != nil {
 				s.refuse(w, r, err)
@@ -40,7 +29,7 @@ func (s *server) checked(next http.Handler) http.Handler {
 			}
 			defer release()
 		}
-		if err := s.check(r); err != nil {
+		if err := operation.Check(r); err != nil {
 			s.refuse(w, r, err)
 			return
 		}
@@ -69,103 +58,3 @@ func (b *begun) Write(p []byte) (int, error) {
 
 // Unwrap is for http.ResponseController.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
-
-// takesLogs is true for the upload of an archive: it is not read before its caller is known to be a host, and only once.
-func (s *server) takesLogs(r *http.Request) bool {
-	return s.operations[r.Pattern].spec.OperationID == "UploadLogs"
-}
-
-func (s *server) check(r *http.Request) error {
-	operation := s.operations[r.Pattern]
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || !utf8.ValidString(query.Encode()) || unprintable(query) {
-		return invalid("the query cannot be read")
-	}
-	// Forms are read by who takes them.
-	form := operation.spec.RequestBody != nil && operation.spec.RequestBody.Value.Content.Get("application/json") == nil
-	checked := false
-	if operation.spec.RequestBody != nil && !s.takesLogs(r) {
-		body, err := readable(r, form)
-		if err != nil {
-			return err
-		}
-		if checked = operation.isLargeReply(body); checked {
-			if err := operation.checkReply(body); err != nil {
-				return err
-			}
-		}
-	}
-	params := map[string]string{}
-	for _, p := range operation.item.Parameters {
-		params[p.Value.Name] = r.PathValue(p.Value.Name)
-	}
-	err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
-		Request: r, PathParams: params, QueryParams: query,
-		Route:   &routers.Route{Spec: operation.document, Path: operation.path, PathItem: operation.item, Method: r.Method, Operation: operation.spec},
-		Options: &openapi3filter.Options{ExcludeRequestBody: form || checked, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
-	})
-	if err != nil {
-		return invalid(reason(err))
-	}
-	return nil
-}
-
-// readable takes the body into memory: one JSON text, unless it is a form, without what a database cannot keep: the character NUL. Only replies of agents may hold it,
-// which are cleaned, and archives.
-func readable(r *http.Request, form bool) ([]byte, error) {
-	var whole bytes.Buffer
-	whole.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // its size was looked at before
-	if _, err := whole.ReadFrom(r.Body); err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return nil, err
-		}
-		return nil, invalid("the body cannot be read")
-	}
-	body := whole.Bytes()
-	if !strings.HasSuffix(r.URL.Path, "/instructions") && !strings.HasSuffix(r.URL.Path, "/logs") && bytes.Contains(body, []byte(`\u0000`)) {
-		return nil, invalid("the body must not contain the character NUL")
-	}
-	if !form && len(body) > 0 && !json.Valid(body) {
-		return nil, invalid("the body is not JSON, or more than one JSON value")
-	}
-	if r.Header.Get("Content-Type") == "" && len(body) > 0 {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return body, nil
-}
-
-func unprintable(query url.Values) bool {
-	for name, values := range query {
-		for _, v := range append(values, name) {
-			if strings.ContainsRune(v, 0) || !utf8.ValidString(v) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// reason says in one sentence where a request differs from the description, without its values: they may be secrets.
-func reason(err error) string {
-	var where string
-	var request *openapi3filter.RequestError
-	if errors.As(err, &request) {
-		if request.Parameter != nil {
-			where = request.Parameter.In + " parameter " + request.Parameter.Name + ": "
-		}
-	}
-	if schema, is := errors.AsType[*openapi3.SchemaError](err); is {
-		if field := strings.Join(schema.JSONPointer(), "."); field != "" {
-			where += field + ": "
-		}
-		return where + schema.Reason
-	}
-	if request != nil && request.Reason != "" {
-		return where + request.Reason
-	}
-	if request != nil && request.Err != nil {
-		return where + request.Err.Error()
-	}
-	return where + "the request cannot be read"
-}

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/apidocs"
 	"github.com/muster-io/muster/agent-service/internal/bodylimit"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/httpapi/description"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
@@ -93,11 +94,11 @@ func New(options Options) (http.Handler, error) {
 	if options.Hold == 0 {
 		options.Hold = service.MaxHold
 	}
-	description, err := described()
+	document, err := described()
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
-	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce), bodies: bodylimit.New()}
+	s := &server{Options: options, operations: description.Operations(document), logs: make(chan struct{}, logsAtOnce), bodies: bodylimit.New()}
 	mux := http.NewServeMux()
 	all := &handlers{clusters{s}, hosts{s}, infraEnvs{s}, files{s}, machines{s}, events{s}, facts{s}}
 	strict := api.NewStrictHandlerWithOptions(all, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
@@ -106,7 +107,7 @@ func New(options Options) (http.Handler, error) {
 		Middlewares: []api.MiddlewareFunc{s.checked, s.authenticated}, // the last one is the first to be asked
 	})
 	s.refuseUnserved(mux)
-	docs, err := apidocs.New(description)
+	docs, err := apidocs.New(document)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func New(options Options) (http.Handler, error) {
 // server is what all operations share: the service, the checks before each of them, and the answers to what is refused.
 type server struct {
 	Options
-	operations map[string]operation
+	operations map[string]description.Operation
 	// logs has an entry for each archive of logs that is taken now.
 	logs   chan struct{}
 	bodies *bodylimit.Limiter
@@ -138,38 +139,6 @@ type handlers struct {
 }
 
 var _ api.StrictServerInterface = (*handlers)(nil)
-
-// operation is what the description says of one pattern of the router.
-type operation struct {
-	path     string
-	item     *openapi3.PathItem
-	spec     *openapi3.Operation
-	machines bool
-	images   bool
-	// downloads is true where an address with a token of its own can be made.
-	downloads bool
-	document  *openapi3.T
-}
-
-func operations(description *openapi3.T) map[string]operation {
-	found := map[string]operation{}
-	for path, item := range description.Paths.Map() {
-		for method, spec := range item.Operations() {
-			o := operation{path: path, item: item, spec: spec, document: description}
-			if spec.Security != nil {
-				for _, requirement := range *spec.Security {
-					for scheme := range requirement {
-						o.machines = o.machines || scheme == "agentAuth" || scheme == "urlAuth"
-						o.images = o.images || scheme == "imageURLAuth"
-						o.downloads = o.downloads || scheme == "downloadAuth"
-					}
-				}
-			}
-			found[method+" "+api.Base+path] = o
-		}
-	}
-	return found
-}
 
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	if err := s.Service.Ready(r.Context()); err != nil {

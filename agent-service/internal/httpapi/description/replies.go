@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+package description
 
 import "encoding/json"
 
@@ -9,15 +9,15 @@ import "encoding/json"
 const largeReply = 64 << 10
 
 // isLargeReply is true for a reply of an agent that is large.
-func (o *operation) isLargeReply(body []byte) bool {
-	return o.spec.OperationID == "PostStepReply" && len(body) >= largeReply
+func (o *Operation) isLargeReply(body []byte) bool {
+	return o.ID == "PostStepReply" && len(body) >= largeReply
 }
 
 // checkReply compares a reply with the description but for its output, which has no bounds there.
-func (o *operation) checkReply(body []byte) error {
+func (o *Operation) checkReply(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return invalid("the body is not a JSON object")
+		return refuse("the body is not a JSON object")
 	}
 	if output := fields["output"]; len(output) > 0 && output[0] == '"' {
 		fields["output"] = json.RawMessage(`""`)
@@ -31,7 +31,7 @@ func (o *operation) checkReply(body []byte) error {
 		err = o.spec.RequestBody.Value.Content.Get("application/json").Schema.Value.VisitJSON(reply)
 	}
 	if err != nil {
-		return invalid(reason(err))
+		return refuse(reason(err))
 	}
 	return nil
 }
