@@ -14,6 +14,7 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 	"github.com/muster-io/muster/agent-service/internal/console/status"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
@@ -34,8 +35,8 @@ type clusterList struct {
 }
 
 func listClusters(v *visit) error {
-	at := pageNumber(v.r.URL.Query())
-	list, total, err := page[[]api.Cluster](v.api.ListClusters(v.r.Context(), &api.ListClustersParams{Limit: new(pageSize), Offset: new(at * pageSize)}))
+	at := machinefilter.PageNumber(v.r.URL.Query())
+	list, total, err := page[[]api.Cluster](v.api.ListClusters(v.r.Context(), &api.ListClustersParams{Limit: new(machinefilter.PageSize), Offset: new(at * machinefilter.PageSize)}))
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func listClusters(v *visit) error {
 	for i := range list {
 		body.Rows = append(body.Rows, clusterRow{list[i], status.OfCluster(list[i].Status)})
 	}
-	body.Before, body.After = neighbours("/clusters", at, total)
+	body.Before, body.After = machinefilter.Neighbours("/clusters", at, total)
 	return v.show("clusters", t("clusters.title"), &body)
 }
 
@@ -139,9 +140,9 @@ func showCluster(v *visit) error {
 	if err != nil {
 		return err
 	}
-	body := clusterPage{clusterRow: clusterRow{c, status.OfCluster(c.Status)}, All: machineFilter{cluster: &id}.URL()}
+	body := clusterPage{clusterRow: clusterRow{c, status.OfCluster(c.Status)}, All: machinefilter.Filter{Cluster: &id}.URL()}
 	own := names{path: "/clusters/", known: map[uuid.UUID]string{id: c.Name}}
-	for _, name := range roles {
+	for _, name := range machinefilter.Roles {
 		of, err := v.role(id, name, envs, own)
 		if err != nil {
 			return err
@@ -166,15 +167,12 @@ func showCluster(v *visit) error {
 	return v.show("cluster", c.Name, &body)
 }
 
-// roles of machines, in the order of screens.
-var roles = []string{"master", "arbiter", "worker", "auto-assign"}
-
 // role reads the first machines of a role in a cluster, and counts all.
 func (v *visit) role(id uuid.UUID, name string, envs, own names) (role, error) {
 	hosts, total, err := page[[]api.Host](v.api.ListClusterHosts(v.r.Context(), id, &api.ListClusterHostsParams{
-		Role: new(api.ListClusterHostsParamsRole(name)), WithInventory: new(true), Limit: new(pageSize),
+		Role: new(api.ListClusterHostsParamsRole(name)), WithInventory: new(true), Limit: new(machinefilter.PageSize),
 	}))
-	of := role{Name: words.Named("role", name), Total: total, URL: machineFilter{cluster: &id, role: name}.URL()}
+	of := role{Name: words.Named("role", name), Total: total, URL: machinefilter.Filter{Cluster: &id, Role: name}.URL()}
 	for i := range hosts {
 		of.Machines = append(of.Machines, newMachine(hosts[i], envs, own))
 	}

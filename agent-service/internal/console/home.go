@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 	"github.com/muster-io/muster/agent-service/internal/console/status"
 )
 
@@ -34,7 +35,7 @@ func home(v *visit) error {
 	if err != nil {
 		return err
 	}
-	attention := machineFilter{group: "attention"}
+	attention := machinefilter.Filter{Group: "attention"}
 	hosts, total, err := v.hosts(attention, mostProblems, 0)
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func home(v *visit) error {
 			body.Clusters = append(body.Clusters, clusterRow{all[i], status.OfCluster(all[i].Status)})
 		}
 	}
-	if body.Machines, err = v.choices(machineFilter{}); err != nil {
+	if body.Machines, err = v.choices(machinefilter.Filter{}); err != nil {
 		return err
 	}
 	body.Machines[0].Label = t("machines.title")

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 )
 
 // infraEnvRow is an InfraEnv in the list.
@@ -30,41 +30,21 @@ type infraEnvList struct {
 }
 
 func listInfraEnvs(v *visit) error {
-	at := pageNumber(v.r.URL.Query())
-	list, total, err := page[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(pageSize), Offset: new(at * pageSize)}))
+	at := machinefilter.PageNumber(v.r.URL.Query())
+	list, total, err := page[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(machinefilter.PageSize), Offset: new(at * machinefilter.PageSize)}))
 	if err != nil {
 		return err
 	}
 	body := infraEnvList{Total: total}
 	for i := range list {
-		_, machines, err := v.hosts(machineFilter{infraEnv: &list[i].ID}, 1, 0)
+		_, machines, err := v.hosts(machinefilter.Filter{InfraEnv: &list[i].ID}, 1, 0)
 		if err != nil {
 			return err
 		}
 		body.Rows = append(body.Rows, infraEnvRow{list[i], machines})
 	}
-	body.Before, body.After = neighbours("/infra-envs", at, total)
+	body.Before, body.After = machinefilter.Neighbours("/infra-envs", at, total)
 	return v.show("infraenvs", t("infraenvs.title"), &body)
-}
-
-// pageNumber counts from 0.
-func pageNumber(q url.Values) int {
-	n, err := strconv.Atoi(q.Get("page"))
-	if err != nil || n < 1 {
-		return 0
-	}
-	return n - 1
-}
-
-// neighbours are the addresses of the pages before and after one, empty for none.
-func neighbours(path string, at, total int) (before, after string) {
-	if at > 0 {
-		before = Base + path + "?page=" + strconv.Itoa(at)
-	}
-	if (at+1)*pageSize < total {
-		after = Base + path + "?page=" + strconv.Itoa(at+2)
-	}
-	return before, after
 }
 
 // infraEnvForm is what a person wrote, and what is wrong with it.
@@ -176,7 +156,7 @@ func (v *visit) showInfraEnv(ipxe, said string) error {
 	if err != nil {
 		return err
 	}
-	body := infraEnvPage{IPXE: ipxe, Said: said, All: machineFilter{infraEnv: &id}.URL()}
+	body := infraEnvPage{IPXE: ipxe, Said: said, All: machinefilter.Filter{InfraEnv: &id}.URL()}
 	if body.InfraEnv, err = call[api.InfraEnv](v.api.GetInfraEnv(v.r.Context(), id)); err != nil {
 		return err
 	}
@@ -184,7 +164,7 @@ func (v *visit) showInfraEnv(ipxe, said string) error {
 	if err != nil {
 		return err
 	}
-	hosts, total, err := v.hosts(machineFilter{infraEnv: &id}, pageSize, 0)
+	hosts, total, err := v.hosts(machinefilter.Filter{InfraEnv: &id}, machinefilter.PageSize, 0)
 	if err != nil {
 		return err
 	}

@@ -8,21 +8,17 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 	"github.com/muster-io/muster/agent-service/internal/console/status"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
-
-// pageSize is how many rows a list shows at once.
-const pageSize = 50
 
 // machine is a host as lists show it.
 type machine struct {
@@ -118,10 +114,10 @@ func (n names) add(e *api.InfraEnv) {
 }
 
 // infraEnvsOf are the InfraEnvs of a page of the list, and of its filter. The person may see a host, and not its InfraEnv.
-func (v *visit) infraEnvsOf(hosts []api.Host, f machineFilter) (names, error) {
+func (v *visit) infraEnvsOf(hosts []api.Host, f machinefilter.Filter) (names, error) {
 	var ids []uuid.UUID
-	if f.infraEnv != nil {
-		ids = append(ids, *f.infraEnv)
+	if f.InfraEnv != nil {
+		ids = append(ids, *f.InfraEnv)
 	}
 	for i := range hosts {
 		if !slices.Contains(ids, hosts[i].InfraEnvID) {
@@ -155,103 +151,9 @@ func (v *visit) clusterNames() (names, []api.Cluster, error) {
 
 func newMachine(h api.Host, envs, clusters names) machine {
 	m := machine{Host: h, Badge: status.OfHost(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID), Resource: envs.resources[h.InfraEnvID]}
-	m.narrow(machineFilter{}, envs.labels[h.InfraEnvID])
+	m.narrow(machinefilter.Filter{}, envs.labels[h.InfraEnvID])
 	_ = json.Unmarshal([]byte(h.Inventory), &m.Inventory) // a machine that has reported nothing that can be read has no hardware yet
 	return m
-}
-
-// machineFilter is what the address of the list of machines says.
-type machineFilter struct {
-	group             string
-	infraEnv, cluster *uuid.UUID
-	// search is a part of what a machine is known by.
-	search string
-	// labels is a selector of labels, in the form of the API.
-	labels string
-	// role is one of roles, empty for all.
-	role string
-	page int
-}
-
-func readFilter(q url.Values) machineFilter {
-	f := machineFilter{group: q.Get("state"), search: strings.TrimSpace(q.Get("search")), labels: strings.TrimSpace(q.Get("labels"))}
-	if role := q.Get("role"); slices.Contains(roles, role) {
-		f.role = role
-	}
-	if id, err := uuid.Parse(q.Get("infra_env")); err == nil {
-		f.infraEnv = &id
-	}
-	if id, err := uuid.Parse(q.Get("cluster")); err == nil {
-		f.cluster = &id
-	}
-	f.page = pageNumber(q)
-	return f
-}
-
-// URL is the address of the list with this filter.
-func (f machineFilter) URL() string {
-	q := f.query()
-	if len(q) == 0 {
-		return Base + "/machines"
-	}
-	return Base + "/machines?" + q.Encode()
-}
-
-func (f machineFilter) query() url.Values {
-	q := url.Values{}
-	if f.group != "" {
-		q.Set("state", f.group)
-	}
-	if f.infraEnv != nil {
-		q.Set("infra_env", f.infraEnv.String())
-	}
-	if f.cluster != nil {
-		q.Set("cluster", f.cluster.String())
-	}
-	if f.page > 0 {
-		q.Set("page", strconv.Itoa(f.page+1))
-	}
-	if f.search != "" {
-		q.Set("search", f.search)
-	}
-	if f.labels != "" {
-		q.Set("labels", f.labels)
-	}
-	if f.role != "" {
-		q.Set("role", f.role)
-	}
-	return q
-}
-
-// Search is what is searched for.
-func (f machineFilter) Search() string { return f.search }
-
-// Beside are the parts of the filter that a search keeps.
-func (f machineFilter) Beside() url.Values {
-	f.search, f.page = "", 0
-	return f.query()
-}
-
-func (f machineFilter) of(group string) machineFilter {
-	f.group, f.page = group, 0
-	return f
-}
-
-func (f machineFilter) params(limit, offset int) *api.ListAllHostsParams {
-	p := &api.ListAllHostsParams{InfraEnvID: f.infraEnv, ClusterID: f.cluster, Limit: new(limit), Offset: new(offset), WithInventory: new(limit > 1)}
-	if f.search != "" {
-		p.Search = new(f.search)
-	}
-	if f.labels != "" {
-		p.LabelSelector = new(f.labels)
-	}
-	if f.role != "" {
-		p.Role = new(api.ListAllHostsParamsRole(f.role))
-	}
-	if at := slices.IndexFunc(status.Groups, func(g status.Group) bool { return g.ID == f.group }); at >= 0 {
-		p.Status = new(status.Groups[at].States)
-	}
-	return p
 }
 
 // choice is a filter that is a link.
@@ -262,37 +164,27 @@ type choice struct {
 }
 
 // hosts reads a page of hosts, and how many there are.
-func (v *visit) hosts(f machineFilter, limit, offset int) ([]api.Host, int, error) {
-	return page[[]api.Host](v.api.ListAllHosts(v.r.Context(), f.params(limit, offset)))
+func (v *visit) hosts(f machinefilter.Filter, limit, offset int) ([]api.Host, int, error) {
+	return page[[]api.Host](v.api.ListAllHosts(v.r.Context(), f.Params(limit, offset)))
 }
 
 // choices counts the machines of each group.
-func (v *visit) choices(f machineFilter) ([]choice, error) {
-	p := api.CountHostsParams{InfraEnvID: f.infraEnv, ClusterID: f.cluster}
-	if f.search != "" {
-		p.Search = new(f.search)
-	}
-	if f.labels != "" {
-		p.LabelSelector = new(f.labels)
-	}
-	if f.role != "" {
-		p.Role = new(api.CountHostsParamsRole(f.role))
-	}
-	counts, err := call[api.HostCounts](v.api.CountHosts(v.r.Context(), &p))
+func (v *visit) choices(f machinefilter.Filter) ([]choice, error) {
+	counts, err := call[api.HostCounts](v.api.CountHosts(v.r.Context(), f.Counts()))
 	if err != nil {
 		return nil, err
 	}
-	all := f.of("")
-	list := append(make([]choice, 0, len(status.Groups)+1), choice{t("group.all"), all.URL(), "", counts.Total, f.group == ""})
+	all := f.Of("")
+	list := append(make([]choice, 0, len(status.Groups)+1), choice{t("group.all"), all.URL(), "", counts.Total, f.Group == ""})
 	for _, g := range status.Groups {
-		of, count := f.of(g.ID), 0
+		of, count := f.Of(g.ID), 0
 		for _, one := range counts.States {
 			if slices.Contains(g.States, one.Status) {
 				count += one.Count
 			}
 		}
-		if count > 0 || g.ID == f.group {
-			list = append(list, choice{g.Label(), of.URL(), g.Tone, count, g.ID == f.group})
+		if count > 0 || g.ID == f.Group {
+			list = append(list, choice{g.Label(), of.URL(), g.Tone, count, g.ID == f.Group})
 		}
 	}
 	return list, nil
@@ -300,24 +192,21 @@ func (v *visit) choices(f machineFilter) ([]choice, error) {
 
 // machineList is the page of all machines.
 type machineList struct {
-	Filter    machineFilter
+	Filter    machinefilter.Filter
 	Choices   []choice
 	Narrowed  []choice
 	Machines  []machine
 	Clusters  []api.Cluster
 	Total     int
 	From, To  int
-	Pages     pager
+	Pages     machinefilter.Pager
 	InfraEnvs int
 	// MayApprove is true where the person may approve one of the machines.
 	MayApprove bool
 }
 
-// pager leads to the pages before and after.
-type pager struct{ Before, After string }
-
 func listMachines(v *visit) error {
-	f := readFilter(v.r.URL.Query())
+	f := machinefilter.Read(v.r.URL.Query())
 	body, err := v.shared.machines.Do(v.r.Context(), machinesKey{v.session.Token, f.URL()}, func(ctx context.Context) (*machineList, error) {
 		return v.as(ctx).machineList(f) //nolint:contextcheck // its request has the context
 	})
@@ -328,7 +217,7 @@ func listMachines(v *visit) error {
 }
 
 // machineList reads a page of the list.
-func (v *visit) machineList(f machineFilter) (*machineList, error) {
+func (v *visit) machineList(f machinefilter.Filter) (*machineList, error) {
 	clusters, allClusters, err := v.clusterNames()
 	if err != nil {
 		return nil, err
@@ -337,7 +226,7 @@ func (v *visit) machineList(f machineFilter) (*machineList, error) {
 	if body.Choices, err = v.choices(f); err != nil {
 		return nil, err
 	}
-	hosts, total, err := v.hosts(f, pageSize, f.page*pageSize)
+	hosts, total, err := v.hosts(f, machinefilter.PageSize, f.Page*machinefilter.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -353,26 +242,11 @@ func (v *visit) machineList(f machineFilter) (*machineList, error) {
 		m.narrow(f, envs.labels[m.InfraEnvID])
 		body.Machines = append(body.Machines, m)
 	}
-	body.Total, body.From, body.To = total, f.page*pageSize+min(1, len(hosts)), f.page*pageSize+len(hosts)
-	body.Pages = f.pager(total)
-	body.Narrowed = f.narrowed(envs, clusters)
+	body.Total, body.From, body.To = total, f.Page*machinefilter.PageSize+min(1, len(hosts)), f.Page*machinefilter.PageSize+len(hosts)
+	body.Pages = f.Pager(total)
+	body.Narrowed = narrowed(f, envs, clusters)
 	body.MayApprove = v.mayApprove(body.Machines)
 	return body, nil
-}
-
-func (f machineFilter) pager(total int) pager {
-	var p pager
-	if f.page > 0 {
-		before := f
-		before.page--
-		p.Before = before.URL()
-	}
-	if (f.page+1)*pageSize < total {
-		after := f
-		after.page++
-		p.After = after.URL()
-	}
-	return p
 }
 
 // machinePage is one machine.
@@ -422,7 +296,7 @@ func showMachine(v *visit) error {
 
 // events are the newest, as the owner of the InfraEnv sees them, or else the creator of the cluster.
 func (v *visit) events(p *api.ListEventsParams, h *api.Host) ([]api.Event, error) {
-	p.Order, p.Limit = new(api.Descending), new(pageSize)
+	p.Order, p.Limit = new(api.Descending), new(machinefilter.PageSize)
 	list, err := call[[]api.Event](v.api.ListEvents(v.r.Context(), p))
 	if isStatus(err, http.StatusNotFound) && h != nil && h.ClusterID != (uuid.UUID{}) {
 		p.InfraEnvID, p.ClusterID = nil, &h.ClusterID

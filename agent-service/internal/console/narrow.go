@@ -10,74 +10,51 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/labels"
-
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
 
 // narrowed are the filters that a click takes away.
-func (f machineFilter) narrowed(envs, clusters names) []choice {
+func narrowed(f machinefilter.Filter, envs, clusters names) []choice {
 	var list []choice
-	if f.infraEnv != nil {
-		without := f.of(f.group)
-		without.infraEnv = nil
-		list = append(list, choice{Label: t("machines.of_infra_env", envs.link(*f.infraEnv).Name), URL: without.URL()})
+	if f.InfraEnv != nil {
+		without := f.Of(f.Group)
+		without.InfraEnv = nil
+		list = append(list, choice{Label: t("machines.of_infra_env", envs.link(*f.InfraEnv).Name), URL: without.URL()})
 	}
-	if f.cluster != nil {
-		without := f.of(f.group)
-		without.cluster = nil
-		list = append(list, choice{Label: t("machines.of_cluster", clusters.link(*f.cluster).Name), URL: without.URL()})
+	if f.Cluster != nil {
+		without := f.Of(f.Group)
+		without.Cluster = nil
+		list = append(list, choice{Label: t("machines.of_cluster", clusters.link(*f.Cluster).Name), URL: without.URL()})
 	}
-	if f.role != "" {
-		without := f.of(f.group)
-		without.role = ""
-		list = append(list, choice{Label: t("machines.of_role", words.Named("role", f.role)), URL: without.URL()})
+	if f.Role != "" {
+		without := f.Of(f.Group)
+		without.Role = ""
+		list = append(list, choice{Label: t("machines.of_role", words.Named("role", f.Role)), URL: without.URL()})
 	}
-	requirements := f.requirements()
+	requirements := f.Requirements()
 	for i, one := range requirements {
-		without := f.of(f.group)
-		without.labels = strings.Join(slices.Delete(slices.Clone(requirements), i, i+1), ",")
+		without := f.Of(f.Group)
+		without.Labels = strings.Join(slices.Delete(slices.Clone(requirements), i, i+1), ",")
 		list = append(list, choice{Label: one, URL: without.URL()})
 	}
-	if f.search != "" {
-		without := f.of(f.group)
-		without.search = ""
-		list = append(list, choice{Label: t("machines.of_search", f.search), URL: without.URL()})
+	if f.Search != "" {
+		without := f.Of(f.Group)
+		without.Search = ""
+		list = append(list, choice{Label: t("machines.of_search", f.Search), URL: without.URL()})
 	}
 	return list
-}
-
-// requirements are the parts of the selector, none for one that the API refuses.
-func (f machineFilter) requirements() []string {
-	parsed, err := labels.ParseToRequirements(f.labels)
-	if err != nil {
-		return nil
-	}
-	list := make([]string, 0, len(parsed))
-	for i := range parsed {
-		list = append(list, parsed[i].String())
-	}
-	return list
-}
-
-// with is the filter for machines that have a label as well.
-func (f machineFilter) with(key, value string) machineFilter {
-	one := key + "=" + value
-	if f.page = 0; !slices.Contains(f.requirements(), one) {
-		f.labels = strings.Trim(f.labels+","+one, ",")
-	}
-	return f
 }
 
 // narrow makes the links of a machine that narrow a list down: by its labels, its InfraEnv and its cluster.
-func (m *machine) narrow(f machineFilter, ofInfraEnv map[string]string) {
+func (m *machine) narrow(f machinefilter.Filter, ofInfraEnv map[string]string) {
 	m.OnlyInfraEnv, m.OnlyCluster = "", ""
-	if env := f.of(f.group); m.InfraEnv.URL != "" && f.infraEnv == nil {
-		env.infraEnv = &m.InfraEnvID
+	if env := f.Of(f.Group); m.InfraEnv.URL != "" && f.InfraEnv == nil {
+		env.InfraEnv = &m.InfraEnvID
 		m.OnlyInfraEnv = env.URL()
 	}
-	if cluster := f.of(f.group); m.Cluster.URL != "" && f.cluster == nil {
-		cluster.cluster = &m.ClusterID
+	if cluster := f.Of(f.Group); m.Cluster.URL != "" && f.Cluster == nil {
+		cluster.Cluster = &m.ClusterID
 		m.OnlyCluster = cluster.URL()
 	}
 	set := maps.Clone(ofInfraEnv)
@@ -87,7 +64,7 @@ func (m *machine) narrow(f machineFilter, ofInfraEnv map[string]string) {
 	_ = json.Unmarshal([]byte(m.NodeLabels), &set) // a machine without labels has no text
 	m.Labels = nil
 	for _, key := range slices.SortedFunc(maps.Keys(set), func(a, b string) int { return cmp.Or(rackFirst(a, b), cmp.Compare(a, b)) }) {
-		m.Labels = append(m.Labels, link{key + "=" + set[key], f.with(key, set[key]).URL()})
+		m.Labels = append(m.Labels, link{key + "=" + set[key], f.With(key, set[key]).URL()})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 )
 
 func TestLabelsOfAMachineLeadToTheOthers(t *testing.T) {
@@ -27,19 +28,19 @@ func TestLabelsOfAMachineLeadToTheOthers(t *testing.T) {
 	// In a list, the other filters stay.
 	q, err := url.ParseQuery("state=free&labels=a%3Db,gpu&page=3&infra_env=" + env.String())
 	require.NoError(t, err)
-	f := readFilter(q)
+	f := machinefilter.Read(q)
 	m.narrow(f, envs.labels[env])
 	assert.Equal(t, "/console/machines?infra_env="+env.String()+"&labels=a%3Db%2Cgpu%2Csite%3Dsouth&state=free", m.Labels[2].URL)
 	assert.Equal(t, "/console/machines?infra_env="+env.String()+"&labels=a%3Db%2Cgpu&state=free", m.Labels[1].URL, "it is there already")
 	assert.Empty(t, m.OnlyInfraEnv)
-	assert.Equal(t, "a=b,gpu", *f.params(50, 0).LabelSelector)
+	assert.Equal(t, "a=b,gpu", *f.Params(50, 0).LabelSelector)
 	var chips []string
-	for _, one := range f.narrowed(envs, names{}) {
+	for _, one := range narrowed(f, envs, names{}) {
 		chips = append(chips, one.Label+" "+one.URL)
 	}
 	assert.Equal(t, []string{
 		"InfraEnv e /console/machines?labels=a%3Db%2Cgpu&state=free",
 		"a=b /console/machines?infra_env=" + env.String() + "&labels=gpu&state=free", "gpu /console/machines?infra_env=" + env.String() + "&labels=a%3Db&state=free",
 	}, chips)
-	assert.Empty(t, machineFilter{labels: "rack in"}.requirements(), "the API says what is wrong with it")
+	assert.Empty(t, machinefilter.Filter{Labels: "rack in"}.Requirements(), "the API says what is wrong with it")
 }

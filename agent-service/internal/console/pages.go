@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/console/assets"
 	"github.com/muster-io/muster/agent-service/internal/console/location"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
@@ -81,7 +82,7 @@ type pages struct {
 
 func newPages(now func() time.Time, log *zap.Logger) (*pages, error) {
 	functions := template.FuncMap{
-		"t": t, "word": func(kind string, value any) string { return words.Named(kind, fmt.Sprint(value)) }, "roles": func() []string { return roles }, "base": func() string { return Base }, "asset": func(name string) (string, error) { return assets.Path(Base, name) }, "bytes": words.Size,
+		"t": t, "word": func(kind string, value any) string { return words.Named(kind, fmt.Sprint(value)) }, "roles": func() []string { return machinefilter.Roles }, "base": func() string { return Base }, "asset": func(name string) (string, error) { return assets.Path(Base, name) }, "bytes": words.Size,
 		"since": func(at time.Time) string { return words.Since(now().Sub(at)) },
 		"stamp": func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 		"clock": func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") },

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/machinefilter"
 	"github.com/muster-io/muster/agent-service/internal/console/status"
 )
 
@@ -65,7 +66,7 @@ func (v *visit) peersOf(m *machine, envs, clusters names) (*peersPicture, error)
 	if m.ClusterID == (uuid.UUID{}) || !m.Peers.Tried {
 		return nil, nil
 	}
-	hosts, total, err := v.hosts(machineFilter{cluster: &m.ClusterID}, mostPeers, 0)
+	hosts, total, err := v.hosts(machinefilter.Filter{Cluster: &m.ClusterID}, mostPeers, 0)
 	if err != nil {
 		return nil, err
 	}
