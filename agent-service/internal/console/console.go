@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/console/location"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
+	"github.com/muster-io/muster/agent-service/internal/eventstream"
 )
 
 // Base is the path below which all screens are.
@@ -207,8 +209,8 @@ func (c *console) toSignIn(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("HX-Redirect", target)
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == streamURL: // an EventSource cannot follow to a page
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte("event: ended\ndata:\n\n")) // a browser that is gone needs no answer
+		eventstream.Begin(w)
+		_, _ = io.WriteString(w, eventstream.Event("ended")) // a browser that is gone needs no answer
 	default:
 		http.Redirect(w, r, target, http.StatusSeeOther) //nolint:gosec // the page for signing in; Local judges what follows it
 	}

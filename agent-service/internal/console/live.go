@@ -3,7 +3,11 @@
 
 package console
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/muster-io/muster/agent-service/internal/eventstream"
+)
 
 // streamURL is where pages get the stream of changes.
 const streamURL = Base + "/stream"
@@ -15,9 +19,7 @@ func stream(v *visit) error {
 		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // it is only read
-	v.w.Header().Set("Content-Type", "text/event-stream")
-	v.w.Header().Set("X-Accel-Buffering", "no") // nginx, and proxies that know its header, hand on what comes
-	v.w.WriteHeader(http.StatusOK)
+	eventstream.Begin(v.w)
 	control, buffer := http.NewResponseController(v.w), make([]byte, 4<<10)
 	if control.Flush() != nil {
 		return nil // the browser is gone

@@ -6,12 +6,12 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/eventstream"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 )
 
@@ -48,8 +48,8 @@ func (st *changeStream) VisitStreamChangesResponse(w http.ResponseWriter) error 
 	defer st.news.Close()
 	ctx, cancel := st.events.streaming(st.ctx)
 	defer cancel()
-	beginStream(w)
-	message := "retry: 1000\nevent: changed\ndata:\n\n"
+	eventstream.Begin(w)
+	message := "retry: 1000\n" + eventstream.Event("changed")
 	for {
 		if _, err := fmt.Fprint(w, message); err != nil || http.NewResponseController(w).Flush() != nil || pause(ctx, changePause) != nil {
 			return nil
@@ -60,7 +60,7 @@ func (st *changeStream) VisitStreamChangesResponse(w http.ResponseWriter) error 
 		}
 		message = ": nothing new\n\n"
 		if changed {
-			message = "event: changed\ndata:\n\n"
+			message = eventstream.Event("changed")
 		}
 	}
 }
@@ -96,12 +96,6 @@ func (st *changeStream) sees(changes []domain.Change) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// beginStream answers with the headers of server-sent events, which nginx hands on as they come.
-func beginStream(w http.ResponseWriter) {
-	maps.Copy(w.Header(), http.Header{"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"}})
-	w.WriteHeader(http.StatusOK)
 }
 
 // streaming is the context of a stream: it ends with the request, when the client has to show its token again, and when the service stops.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/eventstream"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 )
 
@@ -169,7 +170,7 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 	defer st.news.Close()
 	ctx, cancel := st.events.streaming(st.ctx)
 	defer cancel()
-	beginStream(w)
+	eventstream.Begin(w)
 	for {
 		if err := st.write(w); err != nil || ctx.Err() != nil {
 			return nil // the client is gone
