@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,6 +157,7 @@ func (s *server) outermost(mux *http.ServeMux) http.Handler {
 				s.refuse(w, r, fmt.Errorf("panic: %v", p))
 			}
 		}()
+		withoutSlash(r)
 		handler, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)
@@ -170,6 +172,16 @@ func (s *server) outermost(mux *http.ServeMux) http.Handler {
 		}
 		s.refuse(w, r, &refusal{http.StatusNotFound, "this path does not exist; /docs lists the paths"})
 	})
+}
+
+// withoutSlash takes the slash at the end of a path of REST away, as assisted-service does: clients list /clusters/ and /infra-envs/.
+func withoutSlash(r *http.Request) {
+	if !strings.HasPrefix(r.URL.Path, api.Base+"/") || !strings.HasSuffix(r.URL.Path, "/") {
+		return
+	}
+	address := *r.URL
+	address.Path, address.RawPath = strings.TrimRight(address.Path, "/"), strings.TrimRight(address.RawPath, "/")
+	r.URL = &address
 }
 
 type statusOnly struct{ header http.Header }
