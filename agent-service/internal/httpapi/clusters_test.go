@@ -9,6 +9,26 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// TestParametersWithoutAValueAreAbsent: assisted-test-infra asks for events with host_id= and infra_env_id=.
+func TestParametersWithoutAValueAreAbsent(t *testing.T) {
+	w := newTestEnv(t)
+	olga := w.person("olga")
+	cluster := w.cluster(olga, "c")
+	for given, same := range map[string]string{
+		"/events?categories=user&cluster_id=" + cluster + "&host_id=&infra_env_id=": "/events?categories=user&cluster_id=" + cluster,
+		"/clusters?owner=&with_hosts=&openshift_cluster_id=&status=&limit=&offset=": "/clusters",
+		"/infra-envs?cluster_id=":               "/infra-envs",
+		"/clusters/" + cluster + "/hosts?role=": "/clusters/" + cluster + "/hosts",
+	} {
+		got, want := w.call(olga, "GET", given, nil), w.call(olga, "GET", same, nil)
+		assert.Equal(t, 200, want.status, want.raw)
+		assert.Equal(t, 200, got.status, "%s: %s", given, got.raw)
+		assert.Equal(t, want.raw, got.raw, given)
+	}
+	assert.Equal(t, 400, w.call(olga, "GET", "/clusters/"+cluster+"/downloads/credentials?file_name=", nil).status, "it is required")
+	assert.Equal(t, 400, w.call(olga, "GET", "/events?cluster_id="+cluster+"&host_id=x", nil).status)
+}
+
 // TestPathsMayEndWithASlash: assisted-service takes it away, and clients list /clusters/.
 func TestPathsMayEndWithASlash(t *testing.T) {
 	w := newTestEnv(t)

@@ -160,6 +160,9 @@ func (s *server) outermost(mux *http.ServeMux) http.Handler {
 		withoutSlash(r)
 		handler, pattern := mux.Handler(r)
 		if pattern != "" {
+			if operation, described := s.operations[pattern]; described {
+				operation.DropEmpty(r)
+			}
 			mux.ServeHTTP(w, r)
 			return
 		}

@@ -5,6 +5,10 @@
 package description
 
 import (
+	"net/http"
+	"net/url"
+	"slices"
+
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/muster-io/muster/agent-service/api"
@@ -44,4 +48,27 @@ func Operations(description *openapi3.T) map[string]Operation {
 		}
 	}
 	return found
+}
+
+// DropEmpty takes query parameters without a value out of a request, but for required ones. assisted-service takes them for absent, and clients in Python send one for each
+// argument that is an empty text.
+func (o *Operation) DropEmpty(r *http.Request) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return // Check refuses it
+	}
+	dropped := false
+	for _, p := range slices.Concat(o.item.Parameters, o.spec.Parameters) {
+		values, given := query[p.Value.Name]
+		if !given || p.Value.In != openapi3.ParameterInQuery || p.Value.Required || slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
+			continue
+		}
+		delete(query, p.Value.Name)
+		dropped = true
+	}
+	if dropped {
+		address := *r.URL
+		address.RawQuery = query.Encode()
+		r.URL = &address
+	}
 }
