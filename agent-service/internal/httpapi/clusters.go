@@ -56,7 +56,10 @@ func (s *clusters) ListClusters(ctx context.Context, r api.ListClustersRequestOb
 	}
 	body := make([]api.Cluster, 0, len(list.Items))
 	for i := range list.Items {
-		shown, err := s.shownCluster(ctx, &list.Items[i], nil, given(r.Params.WithHosts))
+		shown, err := s.shownCluster(ctx, &list.Items[i], nil, false)
+		if err == nil && given(r.Params.WithHosts) {
+			shown.Hosts, err = s.hostsOf(ctx, list.Items[i].ID, false)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -214,9 +217,13 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 	if !hosts {
 		return shown, nil
 	}
-	list, err := s.listHosts(ctx, domain.HostFilter{ClusterID: c.ID}, nil, nil, false)
-	shown.Hosts = list.Body
+	shown.Hosts, err = s.hostsOf(ctx, c.ID, true) // clients read the inventories of a cluster's hosts here
 	return shown, err
+}
+
+func (s *server) hostsOf(ctx context.Context, clusterID string, inventories bool) ([]api.Host, error) {
+	list, err := s.listHosts(ctx, domain.HostFilter{ClusterID: clusterID}, nil, nil, inventories)
+	return list.Body, err
 }
 
 func byCategory(results []validate.Result) map[string][]api.Validation {

@@ -4,10 +4,30 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
+
+// TestHostsOfAClusterHaveTheirInventory: assisted-installer and assisted-test-infra read it from the cluster, and end with an error at a host without.
+func TestHostsOfAClusterHaveTheirInventory(t *testing.T) {
+	w := newTestEnv(t)
+	olga := w.person("olga")
+	cluster, env := w.cluster(olga, "c"), w.infraEnv(olga, "e")
+	host, _ := w.host(env)
+	require.Equal(t, 200, w.call(olga, "POST", host+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+	for _, a := range []answer{w.call(olga, "GET", "/clusters/"+cluster, nil), w.call(olga, "PATCH", "/clusters/"+cluster, map[string]any{"base_dns_domain": "example.com"})} {
+		hosts, _ := a.body["hosts"].([]any)
+		require.Len(t, hosts, 1, a.raw)
+		assert.JSONEq(t, inventory, fmt.Sprint(hosts[0].(map[string]any)["inventory"]))
+	}
+	listed := w.call(olga, "GET", "/clusters?with_hosts=true", nil).raw
+	assert.Contains(t, listed, `"requested_hostname":"h1"`)
+	assert.NotContains(t, listed, "physical_bytes", "a list of clusters would be long")
+	assert.NotContains(t, w.call(olga, "GET", "/clusters/"+cluster+"?exclude-hosts=true", nil).raw, "physical_bytes")
+}
 
 // TestParametersWithoutAValueAreAbsent: assisted-test-infra asks for events with host_id= and infra_env_id=.
 func TestParametersWithoutAValueAreAbsent(t *testing.T) {
