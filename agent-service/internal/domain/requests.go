@@ -60,9 +60,12 @@ type NewHost struct {
 	Source string
 }
 
+// LargestPage is the largest limit of a page.
+const LargestPage = 5000
+
 // Page is a part of a list.
 type Page struct {
-	// Limit is at most 5000; 0 means 1000.
+	// Limit is at most LargestPage; 0 means 1000.
 	Limit  int
 	Offset int
 }

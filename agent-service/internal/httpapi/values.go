@@ -89,17 +89,38 @@ func text(v any) string {
 	return string(raw)
 }
 
-// whole collects all pages of a list for a request without a limit, and one page for others.
+// mostReads is how often a list that changes while it is read is begun again.
+const mostReads = 5
+
+// whole collects all pages of a list for a request without a limit, and one page for others. An object that goes while pages are read moves those after it, so that one of them
+// would be missing: such a list is read again.
 func whole[T any](limit, offset *int, list func(domain.Page) (domain.List[T], error)) (domain.List[T], error) {
-	page := domain.Page{Limit: given(limit), Offset: given(offset)}
-	found, err := list(page)
-	for err == nil && given(limit) == 0 && page.Offset+len(found.Items) < found.Total {
-		var more domain.List[T]
-		more, err = list(domain.Page{Offset: page.Offset + len(found.Items)})
+	if given(limit) > 0 {
+		return list(domain.Page{Limit: *limit, Offset: given(offset)})
+	}
+	for read := 1; ; read++ {
+		found, same, err := pages(given(offset), list)
+		if err != nil || same || read == mostReads {
+			return found, err
+		}
+	}
+}
+
+// pages collects all pages from an offset on. same is true where each page belongs to as many objects as the first one.
+func pages[T any](offset int, list func(domain.Page) (domain.List[T], error)) (found domain.List[T], same bool, err error) {
+	if found, err = list(domain.Page{Limit: domain.LargestPage, Offset: offset}); err != nil {
+		return found, false, err
+	}
+	for same = true; offset+len(found.Items) < found.Total; {
+		more, err := list(domain.Page{Limit: domain.LargestPage, Offset: offset + len(found.Items)})
+		if err != nil {
+			return found, false, err
+		}
+		same = same && more.Total == found.Total
 		if len(more.Items) == 0 {
 			break
 		}
 		found.Items = append(found.Items, more.Items...)
 	}
-	return found, err
+	return found, same, nil
 }
