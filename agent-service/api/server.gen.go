@@ -1572,7 +1572,7 @@ type Cluster struct {
 	EnabledHostCount     int64                       `json:"enabled_host_count,omitempty,omitzero"`
 	HighAvailabilityMode ClusterHighAvailabilityMode `json:"high_availability_mode,omitempty,omitzero"`
 
-	// Hosts Absent in lists, where hosts are not asked for.
+	// Hosts With their inventories, but for lists. Absent in lists, where hosts are not asked for.
 	Hosts       []Host             `json:"hosts,omitzero"`
 	Href        string             `json:"href"`
 	HTTPProxy   string             `json:"http_proxy,omitempty,omitzero"`
@@ -2432,6 +2432,12 @@ type ListClustersParams struct {
 	// OpenshiftClusterID Only the one that calls itself this.
 	OpenshiftClusterID *openapi_types.UUID `form:"openshift_cluster_id,omitempty" json:"openshift_cluster_id,omitempty"`
 
+	// Search Only those whose name contains this, whatever the case.
+	Search *string `form:"search,omitempty" json:"search,omitempty"`
+
+	// Status Only those in one of these states.
+	Status *[]ClusterStatus `form:"status,omitempty" json:"status,omitempty"`
+
 	// Limit How many items at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -3256,6 +3262,32 @@ func (siw *ServerInterfaceWrapper) ListClusters(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "openshift_cluster_id"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "openshift_cluster_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "search" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "search", r.URL.Query(), &params.Search, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "search"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "search", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
 		}
 		return
 	}

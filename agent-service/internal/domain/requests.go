@@ -102,6 +102,9 @@ type InfraEnvFilter struct {
 type ClusterFilter struct {
 	Owner string
 	Kube  *KubeRef
+	// Search is a part of the name, whatever its case.
+	Search string
+	States []lifecycle.ClusterState
 	Page
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
@@ -44,8 +45,13 @@ func (s *clusters) ListClusters(ctx context.Context, r api.ListClustersRequestOb
 	if r.Params.OpenshiftClusterID != nil { // it finds few, on whatever page they are
 		limit, offset = nil, nil
 	}
+	filter := domain.ClusterFilter{Owner: given(r.Params.Owner), Search: strings.TrimSpace(given(r.Params.Search))}
+	for _, status := range given(r.Params.Status) {
+		filter.States = append(filter.States, lifecycle.ClusterState(status))
+	}
 	list, err := whole(limit, offset, func(page domain.Page) (domain.List[domain.Cluster], error) {
-		return s.Service.ListClusters(ctx, principal(ctx), domain.ClusterFilter{Owner: given(r.Params.Owner), Page: page})
+		filter.Page = page
+		return s.Service.ListClusters(ctx, principal(ctx), filter)
 	})
 	if err != nil {
 		return nil, err

@@ -5,11 +5,50 @@ package httpapi_test
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+var clusterNames = regexp.MustCompile(`"name":"([^"]*)"`)
+
+// TestClustersAreFoundByNameAndState by those who may see them, and paged.
+func TestClustersAreFoundByNameAndState(t *testing.T) {
+	w := newTestEnv(t)
+	admin, olga := w.person("root", "admins"), w.person("olga")
+	for _, name := range []string{"edge-one", "edge-two", "core"} {
+		w.cluster(admin, name)
+	}
+	w.cluster(olga, "edge-three")
+	imported := w.call(admin, "POST", "/clusters/import", map[string]any{"name": "edge-far", "api_vip_dnsname": "api.edge-far.example.com", "openshift_cluster_id": "5f5a8f0f-3a7d-4b8c-9d0e-1f2a3b4c5d6e"})
+	assert.Equal(t, 201, imported.status, imported.raw)
+	for query, want := range map[string]struct {
+		total string
+		names []string
+	}{
+		"?search=EDGE":                           {"4", []string{"edge-one", "edge-two", "edge-three", "edge-far"}},
+		"?search=edge&limit=2&offset=1":          {"4", []string{"edge-two", "edge-three"}},
+		"?search=%25":                            {"0", nil},
+		"?status=adding-hosts":                   {"1", []string{"edge-far"}},
+		"?status=adding-hosts,error&search=edge": {"1", []string{"edge-far"}},
+		"?status=installed":                      {"0", nil},
+	} {
+		got := w.call(admin, "GET", "/clusters"+query, nil)
+		assert.Equal(t, 200, got.status, got.raw)
+		assert.Equal(t, want.total, got.header.Get("X-Total-Count"), query)
+		var names []string
+		for _, found := range clusterNames.FindAllStringSubmatch(got.raw, -1) {
+			names = append(names, found[1])
+		}
+		assert.Equal(t, want.names, names, query)
+	}
+	got := w.call(olga, "GET", "/clusters?search=edge", nil)
+	assert.Equal(t, "1", got.header.Get("X-Total-Count"))
+	assert.NotContains(t, got.raw, "edge-one")
+	assert.Equal(t, 400, w.call(admin, "GET", "/clusters?status=sleepy", nil).status)
+}
 
 // TestHostsOfAClusterHaveTheirInventory: assisted-installer and assisted-test-infra read it from the cluster, and end with an error at a host without.
 func TestHostsOfAClusterHaveTheirInventory(t *testing.T) {

@@ -406,6 +406,10 @@ func (r reader) InfraEnvs(ctx context.Context, scope domain.Scope, f domain.Infr
 func (r reader) Clusters(ctx context.Context, scope domain.Scope, f domain.ClusterFilter) (domain.List[domain.Cluster], error) {
 	var rows []clusterRow
 	query := equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "user_name", f.Owner)
+	if f.Search != "" {
+		query = query.Where("lower(name)"+like, containing(f.Search))
+	}
+	query = within(query, "status", f.States)
 	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, clusterRow.decode)
 }
 
