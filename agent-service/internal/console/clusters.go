@@ -50,7 +50,9 @@ func listClusters(v *visit) error {
 
 type clusterForm struct {
 	infraEnvForm
+	// Versions are those that there are, and Version the one that is chosen.
 	Versions []string
+	Version  string
 }
 
 func newCluster(v *visit) error { return v.askCluster(infraEnvForm{Values: url.Values{}}) }
@@ -60,7 +62,13 @@ func (v *visit) askCluster(form infraEnvForm) error {
 	if err != nil {
 		return err
 	}
-	return v.show("cluster-new", t("clusters.new"), clusterForm{form, slices.Sorted(maps.Keys(versions))})
+	body := clusterForm{infraEnvForm: form, Versions: slices.Sorted(maps.Keys(versions)), Version: form.Get("version")}
+	for name, version := range versions {
+		if body.Version == "" && version.Default {
+			body.Version = name
+		}
+	}
+	return v.show("cluster-new", t("clusters.new"), body)
 }
 
 func createCluster(v *visit) error {
