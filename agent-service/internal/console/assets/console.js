@@ -12,8 +12,14 @@
     line.classList.toggle("back", kind === "back");
     if (line.textContent !== line.dataset[kind]) line.textContent = line.dataset[kind];
   }
-  document.addEventListener("htmx:sseError", function () { say("lost"); });
-  document.addEventListener("htmx:sseOpen", function () { say("back"); });
+  // The line is about the stream of changes and about the last reading of the live part: each may fail alone.
+  var failed = {};
+  function connected(what, is) {
+    failed[what] = !is;
+    say(failed.stream || failed.reading ? "lost" : "back");
+  }
+  document.addEventListener("htmx:sseError", function () { connected("stream", false); });
+  document.addEventListener("htmx:sseOpen", function () { connected("stream", true); });
 
   // How many changes the stream has told of, and how many of them the live part was last asked for after.
   var changes = 0, known = 0;
@@ -75,8 +81,9 @@
 
   // A live part is replaced only where it differs, and keeps what is selected, chosen and open.
   var kept = {};
+  function parsed(html) { return new DOMParser().parseFromString(html, "text/html"); }
   function part(html) {
-    var found = new DOMParser().parseFromString(html, "text/html").getElementById("live");
+    var found = parsed(html).getElementById("live");
     return found ? found.innerHTML : null;
   }
   var first = document.getElementById("live"), shown = first && first.innerHTML;
@@ -96,6 +103,7 @@
   document.addEventListener("htmx:beforeSwap", function (event) {
     var live = document.getElementById("live");
     if (!live || event.detail.target !== live) return;
+    if (event.detail.xhr.status < 400) connected("reading", true);
     var working = live.hasAttribute("data-working"); // the answer says which machines are done: the next request goes on from it
     if (pressed && !working) { missed = true; event.detail.shouldSwap = false; return; }
     var next = part(event.detail.xhr.responseText);
@@ -135,12 +143,26 @@
     if (live && live.hasAttribute("hx-get") && changes > known) htmx.trigger(live, "sse:changed");
   });
 
-  // An action that the service could not be asked to go on with is gone on with later.
-  ["htmx:sendError", "htmx:responseError"].forEach(function (name) {
+  // An action that the service could not be asked to go on with is gone on with later. A live part that could not be read again is read later, and gives way to the page
+  // that says why where there is nothing to read any more.
+  ["htmx:sendError", "htmx:responseError", "htmx:timeout"].forEach(function (name) {
     document.addEventListener(name, function (event) {
-      var status = event.detail.xhr ? event.detail.xhr.status : 0;
-      if (!event.target.hasAttribute || !event.target.hasAttribute("data-working") || status >= 400 && status < 500) return;
-      setTimeout(function () { htmx.trigger(event.target, "again"); }, 2000);
+      var e = event.target, xhr = event.detail.xhr, status = xhr ? xhr.status : 0, refused = status >= 400 && status < 500 && status !== 429;
+      if (e.id !== "live") return;
+      if (e.hasAttribute("data-working")) {
+        if (!refused) setTimeout(function () { htmx.trigger(e, "again"); }, 2000);
+        return;
+      }
+      if (!e.hasAttribute("hx-get")) return;
+      if (refused && parsed(xhr.responseText).getElementById("main")) { // not the answer of a proxy
+        location.replace(e.getAttribute("hx-get"));
+        return;
+      }
+      connected("reading", false);
+      setTimeout(function () {
+        var live = document.getElementById("live");
+        if (live) htmx.trigger(live, "sse:changed");
+      }, 2000);
     });
   });
 })();

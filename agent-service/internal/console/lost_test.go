@@ -1,0 +1,77 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+)
+
+// behind is the site as browsers reach it by a proxy, which asks a test first about each request: what it answers is not passed on.
+func (s *site) behind(t *testing.T, first func(w http.ResponseWriter, r *http.Request) (answered bool)) (*site, *httptest.Server) {
+	t.Helper()
+	service := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.address})
+	service.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !first(w, r) {
+			service.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.CloseClientConnections)
+	reached := *s
+	reached.address = strings.TrimPrefix(front.URL, "http://")
+	return &reached, front
+}
+
+// TestAPageThatCouldNotBeReadAgainSaysSo, and is read later: the change that it was told of may be the last one.
+func TestAPageThatCouldNotBeReadAgainSaysSo(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	s := newSite(t)
+	admin := s.token("root", "admins")
+	env := s.makeInfraEnv(admin, "rack-r")
+	var away, refused atomic.Bool
+	reached, _ := s.behind(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("HX-Request") == "" || !away.Load() {
+			return false
+		}
+		refused.Store(true)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	b := reached.open(chromium, t, admin)
+	b.visit("/infra-envs/" + env)
+	b.sees("#live", "No machine has registered yet")
+	away.Store(true)
+	s.report(s.imageToken(admin, env), env, uuid.NewString(), map[string]any{"hostname": "after", "cpu": map[string]any{"architecture": "x86_64", "count": 16}})
+	b.sees("#connection.lost", "The connection to the service is lost")
+	assert.True(t, refused.Load())
+	away.Store(false)
+	b.sees("#live", "after")
+	b.sees("#connection.back", "The connection is back")
+}
+
+// TestAPageOfWhatIsGoneSaysSo: it showed the machine for as long as it was open.
+func TestAPageOfWhatIsGoneSaysSo(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	s := newSite(t)
+	admin := s.token("root", "admins")
+	env, host := s.makeInfraEnv(admin, "rack-g"), uuid.NewString()
+	s.report(s.imageToken(admin, env), env, host, map[string]any{"hostname": "short-lived", "cpu": map[string]any{"architecture": "x86_64", "count": 16}})
+	b := s.open(chromium, t, admin)
+	b.visit("/machines/" + env + "/" + host)
+	b.sees("h1", "short-lived")
+	s.call("Authorization", "Bearer "+admin, "DELETE", "/infra-envs/"+env+"/hosts/"+host, nil)
+	b.sees("h1", "That did not work")
+	b.sees(".notice.bad", "not found")
+}
