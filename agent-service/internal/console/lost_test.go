@@ -4,6 +4,8 @@
 package console_test
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,8 +14,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/muster-io/muster/agent-service/internal/console"
 )
 
 // behind is the site as browsers reach it by a proxy, which asks a test first about each request: what it answers is not passed on.
@@ -74,4 +81,62 @@ func TestAPageOfWhatIsGoneSaysSo(t *testing.T) {
 	s.call("Authorization", "Bearer "+admin, "DELETE", "/infra-envs/"+env+"/hosts/"+host, nil)
 	b.sees("h1", "That did not work")
 	b.sees(".notice.bad", "not found")
+}
+
+// silent is a stream that says that it is alive once, and never again: nothing tells the browser that the connection behind it was cut off.
+type silent struct{ opened atomic.Int32 }
+
+// ServeHTTP implements http.Handler.
+func (s *silent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.opened.Add(1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "event: changed\ndata:\n\nevent: alive\ndata:\n\n")
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+// TestAStreamThatIsSilentIsOpenedAgain: a browser waits for ever for what a firewall forgot.
+func TestAStreamThatIsSilentIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	s := newSite(t)
+	admin := s.token("root", "admins")
+	var cut silent
+	var mended atomic.Bool
+	reached, _ := s.behind(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != console.Base+"/stream" || mended.Load() {
+			return false
+		}
+		cut.ServeHTTP(w, r)
+		return true
+	})
+	b := reached.open(chromium, t, admin)
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error { // a second is 20 ms
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+			Source: `(function () { var wait = window.setTimeout; window.setTimeout = function (call, time) { return wait(call, time / 50); }; })()`,
+		})
+		return err
+	}))
+	b.visit("/machines")
+	b.sees("#connection.lost", "The connection to the service is lost")
+	mended.Store(true)
+	b.sees("#connection.back", "The connection is back")
+	assert.Greater(t, cut.opened.Load(), int32(1))
+}
+
+// TestPagesAreToldThatTheStreamIsAlive: comments of the API are not shown to pages.
+func TestPagesAreToldThatTheStreamIsAlive(t *testing.T) {
+	p := signIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/changes/stream") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, text := range []string{"event: changed\ndata:\n\n", ": nothing", " new\n\n"} {
+				_, _ = io.WriteString(w, text)
+			}
+			return
+		}
+		newSlowAPI(0).ServeHTTP(w, r)
+	}), nil)
+	_, stream := p.read(p.Get(p.base + "/stream"))
+	alive := "event: alive\ndata:\n\n"
+	assert.Equal(t, alive+"event: changed\ndata:\n\n"+alive+": nothing new\n\n"+alive, stream)
 }

@@ -24,24 +24,52 @@
   // How many changes the stream has told of, and how many of them the live part was last asked for after.
   var changes = 0, known = 0;
 
+  // The service says every 15 seconds that a stream is alive: one that is silent for longer was cut off without an end.
+  var silence = 40000;
+
   // The stream of changes, for the extension. One that cannot be opened, as while a proxy answers in place of the service, is opened again every 2 seconds: the
   // extension would wait twice as long each time. The event "ended" says that the session has ended.
   htmx.createEventSource = function (url) {
-    var source, listeners = [], self = { readyState: EventSource.CONNECTING };
+    var source, silent, listeners = [], self = { readyState: EventSource.CONNECTING };
+    function quiet() {
+      clearTimeout(silent);
+      silent = 0;
+    }
+    function again() {
+      quiet();
+      source.close();
+      setTimeout(function () {
+        if (self.readyState !== EventSource.CLOSED) open();
+      }, 2000);
+    }
+    function alive() {
+      quiet();
+      silent = setTimeout(function () {
+        if (self.onerror) self.onerror();
+        again();
+      }, silence);
+    }
     function open() {
       source = new EventSource(url, { withCredentials: true });
-      source.addEventListener("changed", function () { changes++; });
+      alive();
+      source.addEventListener("alive", alive);
+      source.addEventListener("changed", function () {
+        changes++;
+        if (silent) alive();
+      });
       listeners.forEach(function (l) { source.addEventListener(l.type, l.call); });
       source.addEventListener("ended", function () {
         self.close();
         location.replace(document.body.dataset.signIn);
       });
-      source.onopen = function (event) { if (self.onopen) self.onopen(event); };
+      source.onopen = function (event) {
+        quiet(); // until the service says that it tells of silence: an older one does not
+        if (self.onopen) self.onopen(event);
+      };
       source.onerror = function (event) {
+        quiet();
         if (self.onerror) self.onerror(event);
-        if (source.readyState === EventSource.CLOSED && self.readyState !== EventSource.CLOSED) setTimeout(function () {
-          if (self.readyState !== EventSource.CLOSED) open();
-        }, 2000);
+        if (source.readyState === EventSource.CLOSED && self.readyState !== EventSource.CLOSED) again();
       };
     }
     self.addEventListener = function (type, call) {
@@ -54,6 +82,7 @@
     };
     self.close = function () {
       self.readyState = EventSource.CLOSED;
+      quiet();
       source.close();
     };
     open();
