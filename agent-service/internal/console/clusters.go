@@ -93,7 +93,7 @@ func createCluster(v *visit) error {
 	}
 	made, err := call[api.Cluster](v.api.RegisterCluster(v.r.Context(), wanted))
 	if reason, ok := reasonOf(err); ok {
-		return v.askCluster(infraEnvForm{v.r.PostForm, reason})
+		return v.askCluster(infraEnvForm{Values: v.r.PostForm, Problem: reason})
 	}
 	if err != nil {
 		return err

@@ -181,12 +181,17 @@ func (c *console) signedIn(serve func(*visit) error) http.Handler {
 		case location.CrossSite(r): // the person may be signed in all the same
 			c.follow(w, t("follow.title"), location.Local(r.URL.RequestURI()))
 			return
+		case c.returnForm(w, r, nil):
+			return
 		default:
 			c.toSignIn(w, r)
 			return
 		}
 		v := &visit{console: c, w: w, r: r, session: s}
 		if v.api, err = inprocess.NewClient(c.API, s.Token, r); err == nil && r.Method != http.MethodGet && !s.Holds(r.PostFormValue(csrfField)) {
+			if c.returnForm(w, r, &s) {
+				return
+			}
 			err = &refusal{http.StatusForbidden, t("error.csrf")}
 		}
 		if err == nil {

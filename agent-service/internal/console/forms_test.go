@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestTheFormOfClustersKeepsTheVersion that a person chose, and begins with the one that the service says is the default.
@@ -33,4 +34,39 @@ func TestTheFormOfClustersKeepsTheVersion(t *testing.T) {
 	assert.Contains(t, page, "machine_networks.0.cidr: no network")
 	assert.Contains(t, page, "<option selected>1.31</option>")
 	assert.NotContains(t, page, "<option selected>1.32</option>")
+}
+
+// TestAFormOfAnEndedSessionIsGivenBack with all that was written, and can be sent once the person has signed in.
+func TestAFormOfAnEndedSessionIsGivenBack(t *testing.T) {
+	done := 0
+	p := signIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			done++
+		}
+		newSlowAPI(0).ServeHTTP(w, r)
+	}), nil)
+	signedIn := p.Jar
+	for path, field := range map[string]string{"/infra-envs": "no_proxy", "/clusters": "machine_network"} {
+		form := url.Values{"csrf": {p.csrf}, "name": {"mine"}, "pull_secret": {"my secret"}, field: {"10.0.0.0/<8>"}, "version": {"1.31"}}
+		p.Jar = nil
+		status, page := p.read(p.PostForm(p.base+path, form))
+		assert.Equal(t, http.StatusForbidden, status)
+		for _, written := range []string{`value="mine"`, ">my secret</textarea>", `value="10.0.0.0/&lt;8&gt;"`, "Your session has ended", `href="/console/sign-in?next=` + url.QueryEscape("/console"+path) + `" target="_blank"`} {
+			assert.Contains(t, page, written)
+		}
+		p.Jar = signedIn
+		form.Set("csrf", "older")
+		status, page = p.read(p.PostForm(p.base+path, form))
+		assert.Equal(t, http.StatusForbidden, status)
+		for _, written := range []string{`value="mine"`, ">my secret</textarea>", "You have signed in since", p.csrf} {
+			assert.Contains(t, page, written)
+		}
+	}
+	assert.Zero(t, done, "nothing was made")
+	p.Jar = nil
+	p.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err := p.PostForm(p.base+"/machines/plan", url.Values{"action": {"bind"}})
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, "/console/sign-in", response.Header.Get("Location"), "any other form leads to the sign-in")
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -51,14 +52,23 @@ func listInfraEnvs(v *visit) error {
 type infraEnvForm struct {
 	url.Values
 	Problem string
+	// Unread is true for a form that was refused before it was read: all of it is shown again.
+	Unread bool
+	// SignIn is where a person can sign in before the form is sent again, empty where that is not needed.
+	SignIn string
 }
 
-// Field is what the person wrote, so that it is not lost. A pull secret is a secret: it is written again.
+// Field is what the person wrote, so that it is not lost. A pull secret that was read is a secret: it is written again.
 func (f infraEnvForm) Field(name string) string {
-	if name == "pull_secret" {
+	if name == "pull_secret" && !f.Unread {
 		return ""
 	}
 	return f.Get(name)
+}
+
+// Wrote is true for a form with one of the fields that are folded away at first.
+func (f infraEnvForm) Wrote(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return f.Get(name) != "" })
 }
 
 // Wipes are what may be done with disks of machines that are released, the default first.
@@ -83,7 +93,7 @@ func createInfraEnv(v *visit) error {
 		made, err = call[api.InfraEnv](v.api.RegisterInfraEnv(v.r.Context(), wanted))
 	}
 	if reason, ok := reasonOf(err); ok {
-		return v.show("infraenv-new", t("infraenvs.new"), infraEnvForm{form, reason})
+		return v.show("infraenv-new", t("infraenvs.new"), infraEnvForm{Values: form, Problem: reason})
 	}
 	if err != nil {
 		return err

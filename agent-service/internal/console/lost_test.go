@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
@@ -139,4 +140,50 @@ func TestPagesAreToldThatTheStreamIsAlive(t *testing.T) {
 	_, stream := p.read(p.Get(p.base + "/stream"))
 	alive := "event: alive\ndata:\n\n"
 	assert.Equal(t, alive+"event: changed\ndata:\n\n"+alive+": nothing new\n\n"+alive, stream)
+}
+
+// signOut takes the cookies of the browser away, and cuts its connections, so that pages find out.
+func (b *tab) signOut(front *httptest.Server) {
+	b.Helper()
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, network.ClearBrowserCookies, cdp.Empty{})
+		return err
+	}))
+	front.CloseClientConnections()
+}
+
+// TestWhatWasWrittenOutlivesTheSession: a form takes long to fill in.
+func TestWhatWasWrittenOutlivesTheSession(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	s := newSite(t)
+	admin := s.token("root", "admins")
+	reached, front := s.behind(t, func(http.ResponseWriter, *http.Request) bool { return false })
+	b := reached.open(chromium, t, admin)
+	b.visit("/infra-envs/new")
+	write := func() {
+		b.run(chromedp.SendKeys(chromedp.CSS("#name"), "rack-f"), chromedp.SendKeys(chromedp.CSS("#pull_secret"), `{"auths":{}}`))
+		b.set("#no_proxy", "10.0.0.0/8")
+	}
+	write()
+	b.signOut(front)
+	b.sees("#connection.ended", "What you wrote is still here")
+	b.looksFine("form-ended")
+	assert.Equal(t, "rack-f", ask[string](b, `document.querySelector("#name").value`))
+
+	b.press("Create") // in spite of that
+	b.sees(".notice.bad", "Your session has ended, and nothing was made")
+	b.looksFine("form-signed-out")
+	ask[any](b, `fetch("/console/sign-in", { method: "POST", body: new URLSearchParams({ token: `+quoted(admin)+` }) }).then(() => null)`) // as another tab does
+	b.press("Create")
+	b.sees(".notice.bad", "You have signed in since this form was opened")
+	assert.True(t, ask[bool](b, `document.querySelector("#more").open`), "what was written there is seen")
+	assert.NotContains(t, string(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs", nil)), "rack-f")
+	b.press("Create")
+	b.sees("h1", "rack-f")
+	assert.Contains(t, string(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs/"+b.id(), nil)), "10.0.0.0/8")
+
+	b.visit("/infra-envs/new") // nothing was written
+	b.signOut(front)
+	b.sees("h1", "Sign in")
 }

@@ -8,9 +8,15 @@
   function say(kind) {
     var line = document.getElementById("connection");
     if (!line || (kind === "back" && !line.classList.contains("lost"))) return;
-    line.classList.toggle("lost", kind === "lost");
-    line.classList.toggle("back", kind === "back");
+    if (line.classList.contains("ended")) return; // until the page is left
+    ["lost", "back", "ended"].forEach(function (name) { line.classList.toggle(name, kind === name); });
     if (line.textContent !== line.dataset[kind]) line.textContent = line.dataset[kind];
+    if (kind !== "ended") return;
+    var link = document.createElement("a");
+    link.href = document.body.dataset.signIn;
+    link.target = "_blank";
+    link.textContent = line.dataset.link;
+    line.append(" ", link);
   }
   // The line is about the stream of changes and about the last reading of the live part: each may fail alone.
   var failed = {};
@@ -23,6 +29,11 @@
 
   // How many changes the stream has told of, and how many of them the live part was last asked for after.
   var changes = 0, known = 0;
+
+  // What a person has written into a form that makes something, and would lose with the page.
+  function written() {
+    return Array.from(document.querySelectorAll("form.fields input:not([type=hidden]), form.fields textarea")).some(function (e) { return e.value !== e.defaultValue; });
+  }
 
   // The service says every 15 seconds that a stream is alive: one that is silent for longer was cut off without an end.
   var silence = 40000;
@@ -60,7 +71,8 @@
       listeners.forEach(function (l) { source.addEventListener(l.type, l.call); });
       source.addEventListener("ended", function () {
         self.close();
-        location.replace(document.body.dataset.signIn);
+        if (written()) say("ended");
+        else location.replace(document.body.dataset.signIn);
       });
       source.onopen = function (event) {
         quiet(); // until the service says that it tells of silence: an older one does not

@@ -45,6 +45,7 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"person.read_only": "read only",
 	"connection.lost":  "The connection to the service is lost. This page shows what was known before, and tries again.",
 	"connection.back":  "The connection is back.",
+	"connection.ended": "Your session has ended. What you wrote is still here: sign in, in another tab, before you send it.",
 
 	"error.title":    "That did not work",
 	"error.home":     "Go to Home",
@@ -52,6 +53,9 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"error.nowhere":  "There is no such page, or you may not see it.",
 	"error.csrf":     "This form belongs to an older session. Go back, load the page again, and send the form again.",
 	"error.form":     "The form could not be read. Go back, load the page again, and send the form again.",
+
+	"form.signed_out": "Your session has ended, and nothing was made. Sign in, in another tab, and send this form again.",
+	"form.older":      "You have signed in since this form was opened, and nothing was made. Send it again.",
 
 	"signin.title":   "Sign in",
 	"signin.how":     "Paste a token of the API. You see and may do what the token allows.",
