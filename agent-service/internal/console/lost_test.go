@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
@@ -186,4 +187,33 @@ func TestWhatWasWrittenOutlivesTheSession(t *testing.T) {
 	b.visit("/infra-envs/new") // nothing was written
 	b.signOut(front)
 	b.sees("h1", "Sign in")
+}
+
+// TestAFormIsSentOnce, however often a person clicks before the answer comes.
+func TestAFormIsSentOnce(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	s := newSite(t)
+	admin := s.token("root", "admins")
+	var sent atomic.Int32
+	again := make(chan bool, 8)
+	reached, _ := s.behind(t, func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && r.URL.Path == console.Base+"/infra-envs" {
+			if sent.Add(1) > 1 {
+				again <- true
+			}
+			select { // the answer takes longer than the second click
+			case <-again:
+			case <-time.After(2 * time.Second):
+			}
+		}
+		return false
+	})
+	b := reached.open(chromium, t, admin)
+	b.visit("/infra-envs/new")
+	b.run(chromedp.SendKeys(chromedp.CSS("#name"), "once"), chromedp.SendKeys(chromedp.CSS("#pull_secret"), `{"auths":{}}`))
+	ask[any](b, `(function (button) { button.click(); setTimeout(function () { button.click(); }, 300); })(document.querySelector("form.fields button.primary")), null`)
+	b.sees("h1", "once")
+	assert.Equal(t, 1, strings.Count(string(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs", nil)), `"name":"once"`))
+	assert.EqualValues(t, 1, sent.Load())
 }

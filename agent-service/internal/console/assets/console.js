@@ -184,6 +184,15 @@
     if (live && live.hasAttribute("hx-get") && changes > known) htmx.trigger(live, "sse:changed");
   });
 
+  // A form is sent once: a second click before the answer would do the same thing twice. After 10 seconds the person means it.
+  var sent = 0;
+  document.addEventListener("submit", function (event) {
+    if (event.target.method !== "post") return;
+    if (Date.now() - sent < 10000) event.preventDefault();
+    else sent = Date.now();
+  });
+  window.addEventListener("pageshow", function () { sent = 0; });
+
   // An action that the service could not be asked to go on with is gone on with later. A live part that could not be read again is read later, and gives way to the page
   // that says why where there is nothing to read any more.
   ["htmx:sendError", "htmx:responseError", "htmx:timeout"].forEach(function (name) {
