@@ -128,25 +128,46 @@
     return found ? found.innerHTML : null;
   }
   var first = document.getElementById("live"), shown = first && first.innerHTML;
-  // While a button of the mouse is down, nothing is replaced below it: the click would be lost.
-  var pressed = false, missed = false;
+  // Nothing is replaced while a button of the mouse is down on it, because the click would be lost, or while a text of it is selected to be copied, for at most 20 seconds.
+  var pressed = false, missed = false, selecting = 0, patience = 20000;
+  function selects(live) {
+    var selection = document.getSelection();
+    return Date.now() < selecting && !selection.isCollapsed && live.contains(selection.anchorNode);
+  }
+  function catchUp() {
+    var live = document.getElementById("live");
+    if (missed && live) {
+      missed = false;
+      htmx.trigger(live, "sse:changed");
+    }
+  }
+  document.addEventListener("selectionchange", function () {
+    var selection = document.getSelection();
+    if (selection.isCollapsed) { if (selecting && !pressed) catchUp(); selecting = 0; return; }
+    selecting = Date.now() + patience;
+    setTimeout(catchUp, patience + 100);
+  });
   document.addEventListener("pointerdown", function () { pressed = true; });
   ["pointerup", "pointercancel"].forEach(function (name) {
     document.addEventListener(name, function () {
       pressed = false;
-      setTimeout(function () {
-        var live = document.getElementById("live");
-        if (missed && live) htmx.trigger(live, "sse:changed");
-        missed = false;
-      });
+      setTimeout(catchUp);
     });
   });
+
+  // What tells elements without an id apart: where a link leads to, what a button is for, what a region is called.
+  function likeness(e) { return [e.tagName, e.getAttribute("href"), e.name, e.value, e.getAttribute("aria-label"), e.textContent].join("\n"); }
+  function alike(live, as) {
+    return Array.from(live.querySelectorAll("a[href], button, summary, [tabindex]")).filter(function (e) { return likeness(e) === as; });
+  }
+  var focused = null, scrolled = [];
+
   document.addEventListener("htmx:beforeSwap", function (event) {
     var live = document.getElementById("live");
     if (!live || event.detail.target !== live) return;
     if (event.detail.xhr.status < 400) connected("reading", true);
     var working = live.hasAttribute("data-working"); // the answer says which machines are done: the next request goes on from it
-    if (pressed && !working) { missed = true; event.detail.shouldSwap = false; return; }
+    if ((pressed || selects(live)) && !working) { missed = true; event.detail.shouldSwap = false; return; }
     var next = part(event.detail.xhr.responseText);
     if (next === null || next === shown && !working) { event.detail.shouldSwap = false; return; }
     shown = next;
@@ -154,6 +175,13 @@
     live.querySelectorAll("input[type=checkbox][id], select[id], details[id]").forEach(function (e) {
       kept[e.id] = e.tagName === "DETAILS" ? e.open : e.type === "checkbox" ? e.checked : e.value;
     });
+    scrolled = Array.from(live.querySelectorAll(".scroll")).map(function (e) { return e.scrollLeft; });
+    var active = document.activeElement;
+    focused = null;
+    if (live.contains(active) && !active.id) {
+      var as = likeness(active);
+      focused = { as: as, at: alike(live, as).indexOf(active) };
+    }
   });
   document.addEventListener("htmx:afterSwap", function () {
     Object.keys(kept).forEach(function (id) {
@@ -163,6 +191,14 @@
       else if (e.type === "checkbox") e.checked = kept[id];
       else if (Array.from(e.options).some(function (o) { return o.value === kept[id]; })) e.value = kept[id];
     });
+    var live = document.getElementById("live");
+    if (live) {
+      Array.from(live.querySelectorAll(".scroll")).forEach(function (e, i) { if (scrolled[i]) e.scrollLeft = scrolled[i]; });
+      var e = focused && alike(live, focused.as)[focused.at];
+      if (e) e.focus({ preventScroll: true });
+    }
+    focused = null;
+    scrolled = [];
     count();
   });
   document.addEventListener("DOMContentLoaded", count);
