@@ -65,33 +65,25 @@ func (v *visit) readOrder() (o *order, selected []string, _ error) {
 	case o.Action != actionBind && o.Action != actionMove:
 		return o, selected, nil
 	}
-	id, err := uuid.Parse(v.r.PostForm.Get("cluster"))
-	if err != nil {
-		return nil, nil, &refusal{http.StatusBadRequest, t("action.cluster")}
-	}
-	c, err := call[api.Cluster](v.api.GetCluster(v.r.Context(), id, &api.GetClusterParams{ExcludeHosts: new(true)}))
-	o.ClusterID, o.Cluster = id, c.Name
+	c, err := v.chosenCluster(v.r.PostForm.Get("cluster"))
+	o.ClusterID, o.Cluster = c.ID, c.Name
 	return o, selected, err
 }
 
 // machineReader returns a function that reads the machine of a value.
-func (v *visit) machineReader() (func(value string) (machine, error), error) {
-	envs, _, err := v.infraEnvNames()
-	if err != nil {
-		return nil, err
-	}
-	clusters, _, err := v.clusterNames()
-	if err != nil {
-		return nil, err
-	}
+func (v *visit) machineReader() func(value string) (machine, error) {
+	names := named{noInfraEnvs(), noClusters()}
 	return func(value string) (machine, error) {
 		infraEnv, host, err := v.machineID(value)
 		if err != nil {
 			return machine{}, err
 		}
 		h, err := call[api.Host](v.api.GetHost(v.r.Context(), infraEnv, host))
-		return newMachine(h, envs, clusters), err
-	}, nil
+		if err == nil {
+			err = v.read(names, h.InfraEnvID, h.ClusterID)
+		}
+		return newMachine(h, names), err
+	}
 }
 
 // plan is what an action would do, before anything is done.
@@ -149,10 +141,7 @@ func planAction(v *visit) error {
 	if err != nil {
 		return err
 	}
-	read, err := v.machineReader()
-	if err != nil {
-		return err
-	}
+	read := v.machineReader()
 	p := &plan{order: o, Checked: o.Action == actionBind || o.Action == actionMove || o.Action == actionApprove}
 	for _, value := range selected {
 		infraEnv, host, err := v.machineID(value)

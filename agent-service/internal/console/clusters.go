@@ -55,7 +55,9 @@ type clusterForm struct {
 	Version  string
 }
 
-func newCluster(v *visit) error { return v.askCluster(infraEnvForm{Values: url.Values{}}) }
+func newCluster(v *visit) error {
+	return v.askCluster(infraEnvForm{Values: url.Values{}})
+}
 
 func (v *visit) askCluster(form infraEnvForm) error {
 	versions, err := call[map[string]api.OpenshiftVersion](v.api.ListSupportedOpenshiftVersions(v.r.Context(), &api.ListSupportedOpenshiftVersionsParams{}))
@@ -144,14 +146,11 @@ func showCluster(v *visit) error {
 	if err != nil {
 		return err
 	}
-	envs, _, err := v.infraEnvNames()
-	if err != nil {
-		return err
-	}
 	body := clusterPage{clusterRow: clusterRow{c, status.OfCluster(c.Status)}, All: machinefilter.Filter{Cluster: &id}.URL()}
-	own := names{path: "/clusters/", known: map[uuid.UUID]string{id: c.Name}}
+	own := named{noInfraEnvs(), noClusters()} // the InfraEnvs of machines are not shown
+	own.clusters.known[id] = c.Name
 	for _, name := range machinefilter.Roles {
-		of, err := v.role(id, name, envs, own)
+		of, err := v.role(id, name, own)
 		if err != nil {
 			return err
 		}
@@ -176,13 +175,13 @@ func showCluster(v *visit) error {
 }
 
 // role reads the first machines of a role in a cluster, and counts all.
-func (v *visit) role(id uuid.UUID, name string, envs, own names) (role, error) {
+func (v *visit) role(id uuid.UUID, name string, own named) (role, error) {
 	hosts, total, err := page[[]api.Host](v.api.ListClusterHosts(v.r.Context(), id, &api.ListClusterHostsParams{
 		Role: new(api.ListClusterHostsParamsRole(name)), WithInventory: new(true), Limit: new(machinefilter.PageSize),
 	}))
 	of := role{Name: words.Named("role", name), Total: total, URL: machinefilter.Filter{Cluster: &id, Role: name}.URL()}
 	for i := range hosts {
-		of.Machines = append(of.Machines, newMachine(hosts[i], envs, own))
+		of.Machines = append(of.Machines, newMachine(hosts[i], own))
 	}
 	return of, err
 }

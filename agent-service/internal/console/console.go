@@ -133,6 +133,7 @@ func screens() map[string]func(*visit) error {
 		"POST /infra-envs/{id}/rotate":          rotateTokens,
 		"GET /clusters":                         listClusters,
 		"GET /clusters/new":                     newCluster,
+		"GET /clusters/options":                 offerClusters,
 		"POST /clusters":                        createCluster,
 		"GET /clusters/{id}":                    showCluster,
 		"POST /clusters/{id}/install":           installCluster,

@@ -170,17 +170,16 @@ func (v *visit) showInfraEnv(ipxe, said string) error {
 	if body.InfraEnv, err = call[api.InfraEnv](v.api.GetInfraEnv(v.r.Context(), id)); err != nil {
 		return err
 	}
-	clusters, _, err := v.clusterNames()
-	if err != nil {
-		return err
-	}
 	hosts, total, err := v.hosts(machinefilter.Filter{InfraEnv: &id}, machinefilter.PageSize, 0)
 	if err != nil {
 		return err
 	}
-	own := names{path: "/infra-envs/", known: map[uuid.UUID]string{id: body.Name}}
+	names, err := v.namesOf(hosts, machinefilter.Filter{})
+	if err != nil {
+		return err
+	}
 	for i := range hosts {
-		body.Machines = append(body.Machines, newMachine(hosts[i], own, clusters))
+		body.Machines = append(body.Machines, newMachine(hosts[i], names))
 	}
 	body.Total = total
 	return v.show("infraenv", body.Name, &body)

@@ -4,7 +4,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -76,82 +75,9 @@ func (m *machine) What() string {
 	return strings.Join(said, " · ")
 }
 
-// names are those of InfraEnvs or clusters by id.
-type names struct {
-	path  string
-	known map[uuid.UUID]string
-	// resources are those of InfraEnvs that are custom resources.
-	resources map[uuid.UUID]api.CustomResource
-	// labels are those of hosts of InfraEnvs.
-	labels map[uuid.UUID]map[string]string
-}
-
-func (n names) link(id uuid.UUID) link {
-	if id == (uuid.UUID{}) {
-		return link{}
-	}
-	return link{cmp.Or(n.known[id], id.String()[:8]), Base + n.path + id.String()}
-}
-
-// infraEnvNames reads all InfraEnvs that the person sees.
-func (v *visit) infraEnvNames() (names, []api.InfraEnv, error) {
-	list, err := v.shared.infraEnvs.Do(v.r.Context(), v.session.Token, func(ctx context.Context) ([]api.InfraEnv, error) {
-		return call[[]api.InfraEnv](v.api.ListInfraEnvs(ctx, &api.ListInfraEnvsParams{}))
-	})
-	found := noInfraEnvs()
-	for i := range list {
-		found.add(&list[i])
-	}
-	return found, list, err
-}
-
-func noInfraEnvs() names {
-	return names{"/infra-envs/", map[uuid.UUID]string{}, map[uuid.UUID]api.CustomResource{}, map[uuid.UUID]map[string]string{}}
-}
-
-func (n names) add(e *api.InfraEnv) {
-	n.known[e.ID], n.resources[e.ID], n.labels[e.ID] = e.Name, e.CustomResource, e.AgentLabels
-}
-
-// infraEnvsOf are the InfraEnvs of a page of the list, and of its filter. The person may see a host, and not its InfraEnv.
-func (v *visit) infraEnvsOf(hosts []api.Host, f machinefilter.Filter) (names, error) {
-	var ids []uuid.UUID
-	if f.InfraEnv != nil {
-		ids = append(ids, *f.InfraEnv)
-	}
-	for i := range hosts {
-		if !slices.Contains(ids, hosts[i].InfraEnvID) {
-			ids = append(ids, hosts[i].InfraEnvID)
-		}
-	}
-	found := noInfraEnvs()
-	for _, id := range ids {
-		e, err := call[api.InfraEnv](v.api.GetInfraEnv(v.r.Context(), id))
-		switch {
-		case err == nil:
-			found.add(&e)
-		case !isStatus(err, http.StatusNotFound):
-			return names{}, err
-		}
-	}
-	return found, nil
-}
-
-// clusterNames reads all clusters that the person sees.
-func (v *visit) clusterNames() (names, []api.Cluster, error) {
-	list, err := v.shared.clusters.Do(v.r.Context(), v.session.Token, func(ctx context.Context) ([]api.Cluster, error) {
-		return call[[]api.Cluster](v.api.ListClusters(ctx, &api.ListClustersParams{}))
-	})
-	found := names{path: "/clusters/", known: map[uuid.UUID]string{}}
-	for i := range list {
-		found.known[list[i].ID] = list[i].Name
-	}
-	return found, list, err
-}
-
-func newMachine(h api.Host, envs, clusters names) machine {
-	m := machine{Host: h, Badge: status.OfHost(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID), Resource: envs.resources[h.InfraEnvID]}
-	m.narrow(machinefilter.Filter{}, envs.labels[h.InfraEnvID])
+func newMachine(h api.Host, n named) machine {
+	m := machine{Host: h, Badge: status.OfHost(h.Status), InfraEnv: n.infraEnvs.link(h.InfraEnvID), Cluster: n.clusters.link(h.ClusterID), Resource: n.infraEnvs.resources[h.InfraEnvID]}
+	m.narrow(machinefilter.Filter{}, n.infraEnvs.labels[h.InfraEnvID])
 	_ = json.Unmarshal([]byte(h.Inventory), &m.Inventory) // a machine that has reported nothing that can be read has no hardware yet
 	return m
 }
@@ -196,7 +122,7 @@ type machineList struct {
 	Choices   []choice
 	Narrowed  []choice
 	Machines  []machine
-	Clusters  []api.Cluster
+	Clusters  clusterChoice
 	Total     int
 	From, To  int
 	Pages     machinefilter.Pager
@@ -218,11 +144,11 @@ func listMachines(v *visit) error {
 
 // machineList reads a page of the list.
 func (v *visit) machineList(f machinefilter.Filter) (*machineList, error) {
-	clusters, allClusters, err := v.clusterNames()
-	if err != nil {
+	body := &machineList{Filter: f}
+	var err error
+	if body.Clusters, err = v.clustersToChoose(""); err != nil {
 		return nil, err
 	}
-	body := &machineList{Filter: f, Clusters: allClusters}
 	if body.Choices, err = v.choices(f); err != nil {
 		return nil, err
 	}
@@ -230,7 +156,7 @@ func (v *visit) machineList(f machinefilter.Filter) (*machineList, error) {
 	if err != nil {
 		return nil, err
 	}
-	envs, err := v.infraEnvsOf(hosts, f)
+	names, err := v.namesOf(hosts, f)
 	if err == nil && len(hosts) == 0 {
 		_, body.InfraEnvs, err = page[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(1)}))
 	}
@@ -238,13 +164,13 @@ func (v *visit) machineList(f machinefilter.Filter) (*machineList, error) {
 		return nil, err
 	}
 	for i := range hosts {
-		m := newMachine(hosts[i], envs, clusters)
-		m.narrow(f, envs.labels[m.InfraEnvID])
+		m := newMachine(hosts[i], names)
+		m.narrow(f, names.infraEnvs.labels[m.InfraEnvID])
 		body.Machines = append(body.Machines, m)
 	}
 	body.Total, body.From, body.To = total, f.Page*machinefilter.PageSize+min(1, len(hosts)), f.Page*machinefilter.PageSize+len(hosts)
 	body.Pages = f.Pager(total)
-	body.Narrowed = narrowed(f, envs, clusters)
+	body.Narrowed = narrowed(f, names)
 	body.MayApprove = v.mayApprove(body.Machines)
 	return body, nil
 }
@@ -255,7 +181,7 @@ type machinePage struct {
 	Failing, Passed []status.Validation
 	Stages          []status.Stage
 	Events          []api.Event
-	Clusters        []api.Cluster
+	Clusters        clusterChoice
 	Install         string
 	// Reach is nil where there is no way to draw.
 	Reach      *peersPicture
@@ -271,20 +197,19 @@ func showMachine(v *visit) error {
 	if err != nil {
 		return err
 	}
-	envs, _, err := v.infraEnvNames()
+	names, err := v.namesOf([]api.Host{h}, machinefilter.Filter{})
 	if err != nil {
 		return err
 	}
-	clusters, all, err := v.clusterNames()
-	if err != nil {
+	body := machinePage{machine: newMachine(h, names)}
+	if body.Clusters, err = v.clustersToChoose(""); err != nil {
 		return err
 	}
-	body := machinePage{machine: newMachine(h, envs, clusters), Clusters: all}
 	body.Failing, body.Passed = status.Validations(h.ValidationsInfo)
 	body.Stages = status.HostStages(&h)
 	body.Install = installDisk(&body.machine)
 	body.MayApprove = v.mayApprove([]machine{body.machine})
-	if body.Reach, err = v.peersOf(&body.machine, envs, clusters); err != nil {
+	if body.Reach, err = v.peersOf(&body.machine, names); err != nil {
 		return err
 	}
 	body.Events, err = v.events(&api.ListEventsParams{HostID: &host, InfraEnvID: &infraEnv}, &h)

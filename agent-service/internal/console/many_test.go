@@ -4,28 +4,26 @@
 package console_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-
-	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/console"
 )
 
-// TestTheNewestOfMoreThanAThousandClustersIsThere, in the list of those that machines can be bound to. Home counts all.
-func TestTheNewestOfMoreThanAThousandClustersIsThere(t *testing.T) {
+// TestAClusterOfManyIsFoundByItsName: machines can be bound to each, and no page has all of them.
+func TestAClusterOfManyIsFoundByItsName(t *testing.T) {
+	t.Parallel()
 	const clusters = 1001
+	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")
 	var older errgroup.Group
@@ -37,22 +35,49 @@ func TestTheNewestOfMoreThanAThousandClustersIsThere(t *testing.T) {
 		})
 	}
 	require.NoError(t, older.Wait())
-	s.makeCluster(admin, "newest")
-	var env api.InfraEnv
-	require.NoError(t, json.Unmarshal(s.call("Authorization", "Bearer "+admin, "POST", "/infra-envs", map[string]any{"name": "rack", "pull_secret": `{"auths":{}}`}), &env))
-	s.report(s.imageToken(admin, env.ID.String()), env.ID.String(), env.ID.String(), map[string]any{"hostname": "node-1"})
+	newest := s.makeCluster(admin, "newest")
+	env := s.makeInfraEnv(admin, "rack")
+	s.report(s.imageToken(admin, env), env, env, map[string]any{"hostname": "node-1"})
 
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
-	p := &person{&http.Client{Jar: jar}, t, "http://" + s.address + console.Base, ""}
-	response, err := p.PostForm(p.base+"/sign-in", url.Values{"token": {admin}})
-	status, home := p.read(response, err)
-	require.Equal(t, http.StatusOK, status, home)
-	assert.Contains(t, home, fmt.Sprintf(`<span class="value">%d</span> <span>Clusters</span>`, clusters))
-	for _, path := range []string{"/machines", "/machines/" + env.ID.String() + "/" + env.ID.String()} {
-		_, page := p.read(p.Get(p.base + path))
-		assert.Contains(t, page, ">newest</option>", path)
-		assert.Contains(t, page, ">older-0</option>", path)
+	b := s.open(chromium, t, admin)
+	b.sees(".number", fmt.Sprint(clusters))
+	for _, path := range []string{"/machines", "/machines/" + env + "/" + env} {
+		b.visit(path)
+		b.sees("#live", "node-1")
+		assert.Less(t, ask[float64](b, `document.documentElement.outerHTML.length`), 40e3, path)
+		assert.Equal(t, 100, ask[int](b, `document.querySelectorAll("datalist option").length`))
+		b.run(chromedp.SendKeys(chromedp.CSS("#cluster"), "EWES"))
+		b.until(`Array.from(document.querySelectorAll("datalist option")).map(o => o.value).join() === "newest"`)
+	}
+	b.looksFine("machine-many-clusters")
+	b.visit("/machines")
+	b.choose("node-1")
+	b.sees("#selected", "1 selected")
+	b.set("#cluster", "newest")
+	s.report(s.imageToken(admin, env), env, uuid.NewString(), map[string]any{"hostname": "node-2"})
+	b.sees("#live", "node-2")
+	assert.Equal(t, "newest", ask[string](b, `document.querySelector("#cluster").value`), "what was written stays")
+	b.press("Bind…")
+	b.sees("h1", "Bind 1 machine to newest")
+	ask[any](b, `document.querySelector("input[name=host]").checked = true, null`)
+	b.press("Bind selected machines")
+	b.sees(".notice", "1 of 1 machines were changed.")
+	b.visit("/machines?cluster=" + newest)
+	b.sees(".narrowed", "Cluster newest")
+	b.sees("tbody", "newest")
+
+	// A name that no cluster has, or several have, is refused with a sentence. Those are told apart by their ids.
+	twin := s.makeCluster(admin, "newest")
+	b.visit("/machines")
+	b.sees("#live", "node-1")
+	b.run(chromedp.SendKeys(chromedp.CSS("#cluster"), "newest"))
+	b.until(`Array.from(document.querySelectorAll("datalist option")).map(o => o.value).join() === ` + quoted(newest+","+twin))
+	for written, sentence := range map[string]string{"newest": "Several clusters are called newest", "older": "There is no cluster older", " ": "No cluster is selected", twin: "Bind 1 machine to newest"} {
+		b.visit("/machines")
+		b.choose("node-1")
+		b.set("#cluster", written)
+		b.press("Bind…")
+		b.sees("main", sentence)
 	}
 }
 

@@ -15,17 +15,17 @@ import (
 )
 
 // narrowed are the filters that a click takes away.
-func narrowed(f machinefilter.Filter, envs, clusters names) []choice {
+func narrowed(f machinefilter.Filter, n named) []choice {
 	var list []choice
 	if f.InfraEnv != nil {
 		without := f.Of(f.Group)
 		without.InfraEnv = nil
-		list = append(list, choice{Label: t("machines.of_infra_env", envs.link(*f.InfraEnv).Name), URL: without.URL()})
+		list = append(list, choice{Label: t("machines.of_infra_env", n.infraEnvs.link(*f.InfraEnv).Name), URL: without.URL()})
 	}
 	if f.Cluster != nil {
 		without := f.Of(f.Group)
 		without.Cluster = nil
-		list = append(list, choice{Label: t("machines.of_cluster", clusters.link(*f.Cluster).Name), URL: without.URL()})
+		list = append(list, choice{Label: t("machines.of_cluster", n.clusters.link(*f.Cluster).Name), URL: without.URL()})
 	}
 	if f.Role != "" {
 		without := f.Of(f.Group)

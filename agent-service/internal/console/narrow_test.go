@@ -18,7 +18,7 @@ import (
 func TestLabelsOfAMachineLeadToTheOthers(t *testing.T) {
 	env, cluster := uuid.New(), uuid.New()
 	envs := names{path: "/infra-envs/", known: map[uuid.UUID]string{env: "e"}, labels: map[uuid.UUID]map[string]string{env: {"site": "north", "a": "b"}}}
-	m := newMachine(api.Host{InfraEnvID: env, ClusterID: cluster, NodeLabels: `{"example.com/rack":"r7","site":"south"}`}, envs, names{path: "/clusters/"})
+	m := newMachine(api.Host{InfraEnvID: env, ClusterID: cluster, NodeLabels: `{"example.com/rack":"r7","site":"south"}`}, named{envs, noClusters()})
 	assert.Equal(t, []link{
 		{"example.com/rack=r7", "/console/machines?labels=example.com%2Frack%3Dr7"}, {"a=b", "/console/machines?labels=a%3Db"}, {"site=south", "/console/machines?labels=site%3Dsouth"},
 	}, m.Labels)
@@ -35,7 +35,7 @@ func TestLabelsOfAMachineLeadToTheOthers(t *testing.T) {
 	assert.Empty(t, m.OnlyInfraEnv)
 	assert.Equal(t, "a=b,gpu", *f.Params(50, 0).LabelSelector)
 	var chips []string
-	for _, one := range narrowed(f, envs, names{}) {
+	for _, one := range narrowed(f, named{envs, noClusters()}) {
 		chips = append(chips, one.Label+" "+one.URL)
 	}
 	assert.Equal(t, []string{

@@ -96,10 +96,7 @@ func applyAction(v *visit) error {
 	if !begins && (len(before) != len(selected) || len(answers) != len(selected)) {
 		return &refusal{http.StatusBadRequest, t("error.form")}
 	}
-	read, err := v.machineReader()
-	if err != nil {
-		return err
-	}
+	read := v.machineReader()
 	out := &outcome{order: o}
 	for i, value := range selected {
 		m, err := read(value)

@@ -125,6 +125,18 @@ func (p *pages) render(w http.ResponseWriter, status int, name string, f frame) 
 	_, _ = w.Write(out.Bytes())
 }
 
+// renderPart answers with a part of pages alone.
+func (p *pages) renderPart(w http.ResponseWriter, name string, data any) {
+	var out bytes.Buffer
+	if err := p.named["error"].ExecuteTemplate(&out, name, data); err != nil {
+		p.log.Error("rendering a part of a page of the console", zap.String("part", name), zap.Error(err))
+		http.Error(w, t("error.internal"), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(out.Bytes())
+}
+
 func (c *console) asset(w http.ResponseWriter, r *http.Request) {
 	found, there := c.assets[r.PathValue("name")]
 	if !there {

@@ -62,7 +62,7 @@ func short(name string) string {
 }
 
 // peersOf draws the ways of a machine that is in a cluster and has tried them; nil for any other.
-func (v *visit) peersOf(m *machine, envs, clusters names) (*peersPicture, error) {
+func (v *visit) peersOf(m *machine, n named) (*peersPicture, error) {
 	if m.ClusterID == (uuid.UUID{}) || !m.Peers.Tried {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func (v *visit) peersOf(m *machine, envs, clusters names) (*peersPicture, error)
 		if hosts[i].ID == m.ID {
 			continue
 		}
-		next := peer{machine: newMachine(hosts[i], envs, clusters)}
+		next := peer{machine: newMachine(hosts[i], n)}
 		next.Says, next.Tone = way(m.Peers, hosts[i].Peers, m.ID.String(), hosts[i].ID.String())
 		if next.Tone != status.Bad {
 			p.Reached++

@@ -14,8 +14,6 @@ import (
 // older than its question. Callers must not change what they get.
 type shared struct {
 	identities coalesce.Group[string, api.Identity]
-	infraEnvs  coalesce.Group[string, []api.InfraEnv]
-	clusters   coalesce.Group[string, []api.Cluster]
 	machines   coalesce.Group[machinesKey, *machineList]
 }
 

@@ -172,7 +172,7 @@
     if (next === null || next === shown && !working) { event.detail.shouldSwap = false; return; }
     shown = next;
     kept = {};
-    live.querySelectorAll("input[type=checkbox][id], select[id], details[id]").forEach(function (e) {
+    live.querySelectorAll("input[type=checkbox][id], input[list][id], select[id], details[id]").forEach(function (e) {
       kept[e.id] = e.tagName === "DETAILS" ? e.open : e.type === "checkbox" ? e.checked : e.value;
     });
     scrolled = Array.from(live.querySelectorAll(".scroll")).map(function (e) { return e.scrollLeft; });
@@ -189,8 +189,10 @@
       if (!e) return;
       if (e.tagName === "DETAILS") e.open = kept[id];
       else if (e.type === "checkbox") e.checked = kept[id];
+      else if (e.tagName === "INPUT") e.value = kept[id];
       else if (Array.from(e.options).some(function (o) { return o.value === kept[id]; })) e.value = kept[id];
     });
+    kept = {};
     var live = document.getElementById("live");
     if (live) {
       Array.from(live.querySelectorAll(".scroll")).forEach(function (e, i) { if (scrolled[i]) e.scrollLeft = scrolled[i]; });
