@@ -170,6 +170,9 @@ func planAction(v *visit) error {
 	return v.show("plan", p.Title(), p)
 }
 
+// afterAction leads to the machines a browser that opens the address of an action once more, such as from its history or a bookmark.
+func afterAction(v *visit) error { return v.redirect("/machines") }
+
 // check is the dry run of an action, where there is one.
 func (v *visit) check(o *order, m *machine) (api.BindCheck, error) {
 	switch o.Action {

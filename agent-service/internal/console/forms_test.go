@@ -70,3 +70,18 @@ func TestAFormOfAnEndedSessionIsGivenBack(t *testing.T) {
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, "/console/sign-in", response.Header.Get("Location"), "any other form leads to the sign-in")
 }
+
+// TestTheAddressOfAnActionLeadsToItsPage, where it is opened from the history, from a bookmark, or by a colleague who was sent it.
+func TestTheAddressOfAnActionLeadsToItsPage(t *testing.T) {
+	a := newSlowAPI(0)
+	p := signIn(t, a, nil)
+	env := "/infra-envs/" + a.env.String()
+	for from, to := range map[string]string{"/machines/plan": "/machines", "/machines/apply": "/machines", env + "/wipe": env, env + "/ipxe": env, env + "/rotate": env} {
+		response, err := p.Get(p.base + from)
+		status, page := p.read(response, err)
+		assert.Equal(t, http.StatusOK, status, page)
+		assert.Equal(t, "/console"+to, response.Request.URL.Path, from)
+	}
+	status, _ := p.read(p.Get(p.base + "/infra-envs/x/wipe"))
+	assert.Equal(t, http.StatusNotFound, status)
+}

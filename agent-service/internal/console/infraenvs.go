@@ -224,6 +224,15 @@ func setWipe(v *visit) error {
 	return v.showInfraEnv("", t("infraenv.wiped"))
 }
 
+// afterChange leads to an InfraEnv a browser that opens the address of a change once more, such as from its history or a bookmark.
+func afterChange(v *visit) error {
+	id, err := v.infraEnvID()
+	if err != nil {
+		return err
+	}
+	return v.redirect("/infra-envs/" + id.String())
+}
+
 // rotateTokens revokes the tokens of images, or of hosts.
 func rotateTokens(v *visit) error {
 	id, err := v.infraEnvID()
