@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	kubevalidation "k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,24 +26,8 @@ type addressPool struct {
 // URL is the pool's page.
 func (p *addressPool) URL() string { return Base + "/addresses/" + p.Namespace + "/" + p.Name }
 
-// Known is true once the operator has counted.
-func (p *addressPool) Known() bool { return p.Status.Total != nil }
-
 func newAddressPool(pool ipamv1.IPPool) addressPool {
-	row := addressPool{IPPool: pool, Badge: status.Badge{Label: t("addresses.free"), Tone: status.OK}}
-	exhausted := meta.FindStatusCondition(pool.Status.Conditions, ipamv1.ExhaustedCondition)
-	switch {
-	case !pool.DeletionTimestamp.IsZero():
-		row.Badge = status.Badge{Label: t("addresses.deleting"), Tone: status.Idle}
-	case meta.IsStatusConditionFalse(pool.Status.Conditions, ipamv1.ReadyCondition):
-		row.Badge = status.Badge{Label: t("addresses.invalid"), Tone: status.Bad}
-	case exhausted != nil && exhausted.Status == "True" && exhausted.Reason == ipamv1.ReasonAddressesCoolDown:
-		row.Badge = status.Badge{Label: t("addresses.cooling"), Tone: status.Warn}
-	case exhausted != nil && exhausted.Status == "True":
-		row.Badge = status.Badge{Label: t("addresses.exhausted"), Tone: status.Bad}
-	case !row.Known():
-		row.Badge = status.Badge{Label: t("addresses.unknown"), Tone: status.Idle}
-	}
+	row := addressPool{IPPool: pool, Badge: status.OfAddresses(&pool)}
 	for _, c := range pool.Status.Conditions {
 		if wrong := c.Type == ipamv1.ReadyCondition && c.Status == "False"; wrong || c.Type != ipamv1.ReadyCondition && c.Status == "True" {
 			row.Says = append(row.Says, c.Message)

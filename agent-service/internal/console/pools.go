@@ -4,7 +4,6 @@
 package console
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -124,27 +123,8 @@ type claimRow struct {
 func (c *claimRow) URL() string { return Base + "/claims/" + c.Namespace + "/" + c.Name }
 
 func newClaim(claim hivev1.ClusterClaim) claimRow {
-	pending := cmp.Or(hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending), &hivev1.Condition{Status: "Unknown"})
-	running := cmp.Or(hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimRunning), &hivev1.Condition{Status: "Unknown"})
 	row := claimRow{ClusterClaim: claim}
-	state, tone := "waiting", status.Busy
-	row.Why = pending.Message
-	switch {
-	case !claim.DeletionTimestamp.IsZero():
-		state, tone = "deleting", status.Idle
-	case pending.Reason == hivev1.ReasonQueueTimedOut || pending.Reason == hivev1.ReasonClaimPoolDeleting:
-		state, tone = "refused", status.Bad
-	case pending.Status != "False":
-	case running.Status == "True":
-		state, tone, row.Running, row.Why = "running", status.OK, true, running.Message
-	case running.Reason == hivev1.ReasonClusterDeleted || running.Reason == hivev1.ReasonClusterDeleting:
-		state, tone, row.Why = "gone", status.Bad, running.Message
-	case running.Reason == hivev1.ReasonHibernating: // its users resume it
-		state, tone, row.Why = "asleep", status.Idle, running.Message
-	default:
-		state, row.Why = "starting", running.Message
-	}
-	row.Badge = status.Badge{Label: t("claim." + state), Tone: tone}
+	row.Badge, row.Why, row.Running = status.OfClaim(&claim)
 	return row
 }
 
