@@ -796,6 +796,7 @@ const (
 	StepTypeInstall                    StepType = "install"
 	StepTypeInstallationDiskSpeedCheck StepType = "installation-disk-speed-check"
 	StepTypeInventory                  StepType = "inventory"
+	StepTypeJoinCluster                StepType = "join-cluster"
 	StepTypeLogsGather                 StepType = "logs-gather"
 	StepTypeNextStepRunner             StepType = "next-step-runner"
 	StepTypeNtpSynchronizer            StepType = "ntp-synchronizer"
@@ -831,6 +832,8 @@ func (e StepType) Valid() bool {
 	case StepTypeInstallationDiskSpeedCheck:
 		return true
 	case StepTypeInventory:
+		return true
+	case StepTypeJoinCluster:
 		return true
 	case StepTypeLogsGather:
 		return true
@@ -2746,7 +2749,10 @@ type GetNextStepsParams struct {
 	Timestamp *int64 `form:"timestamp,omitempty" json:"timestamp,omitempty"`
 
 	// Wait How long the answer may be held, in seconds. An agent that sends this may ask again as soon as it has an answer.
-	Wait                  *int                   `form:"wait,omitempty" json:"wait,omitempty"`
+	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// KubeletCertificate What there is of the client certificate of the kubelet of an installed system: valid, expired or missing. A system that is no node says nothing.
+	KubeletCertificate    *string                `form:"kubelet_certificate,omitempty" json:"kubelet_certificate,omitempty"`
 	DiscoveryAgentVersion *DiscoveryAgentVersion `json:"discovery_agent_version,omitempty"`
 }
 
@@ -6345,6 +6351,19 @@ func (siw *ServerInterfaceWrapper) GetNextSteps(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kubelet_certificate" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kubelet_certificate", r.URL.Query(), &params.KubeletCertificate, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kubelet_certificate"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kubelet_certificate", Err: err})
 		}
 		return
 	}

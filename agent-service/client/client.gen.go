@@ -6925,6 +6925,18 @@ func NewGetNextStepsRequest(server string, infraEnvID InfraEnvID, hostID HostID,
 
 		}
 
+		if params.KubeletCertificate != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kubelet_certificate", *params.KubeletCertificate, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}

@@ -240,7 +240,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	wait, renewed := firstBackOff, false
 	for ctx.Err() == nil {
 		begin := time.Now()
-		steps, err := a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0)
+		steps, err := a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0, a.kubeletCertificate())
 		if ctx.Err() != nil {
 			break
 		}
@@ -372,6 +372,8 @@ func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 		if err = a.reboot(ctx, step); errors.Is(err, errDone) {
 			return err
 		}
+	case api.StepTypeJoinCluster:
+		err = a.join(step)
 	case api.StepTypeUpgradeAgent:
 		if err = a.upgrade(ctx, step); err == nil {
 			return errReplaced

@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/client"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 const (
@@ -145,15 +146,19 @@ func (c *Connection) ofHost() bool {
 	return c.host != ""
 }
 
-// Next asks what to do.
-func (c *Connection) Next(ctx context.Context, host uuid.UUID, held bool) (*api.Steps, error) {
+// Next asks what to do, and says what there is of the certificate of the kubelet, empty for a machine without one.
+func (c *Connection) Next(ctx context.Context, host uuid.UUID, held bool, certificate agentproto.KubeletCertificate) (*api.Steps, error) {
 	seconds, timeout := 0, requestTimeout
 	if held {
 		seconds, timeout = hold, requestTimeout+hold*time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	response, err := c.client.GetNextSteps(ctx, c.infraEnv, host, &api.GetNextStepsParams{Wait: &seconds, Timestamp: new(time.Now().Unix())}) //nolint:bodyclose // answered closes it
+	params := &api.GetNextStepsParams{Wait: &seconds, Timestamp: new(time.Now().Unix())}
+	if certificate != "" {
+		params.KubeletCertificate = new(string(certificate))
+	}
+	response, err := c.client.GetNextSteps(ctx, c.infraEnv, host, params) //nolint:bodyclose // answered closes it
 	var steps api.Steps
 	if err := answered(response, err, http.StatusOK, &steps); err != nil {
 		return nil, err

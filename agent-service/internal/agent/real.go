@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/diskimage"
+	"github.com/muster-io/muster/agent-service/internal/kubelet"
 )
 
 // Real is the machine that this process runs on.
@@ -33,6 +34,7 @@ type Real struct {
 	RestartCommand []string
 	// Sys is where the kernel tells of its devices: /sys.
 	Sys string
+	kubelet.Files
 	// Log is what this agent said; nil for nothing.
 	Log *tail
 	// Program is the file that an upgrade replaces; empty for that of this process.

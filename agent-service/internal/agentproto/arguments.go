@@ -85,6 +85,18 @@ type BootArtifactsArgs struct {
 	CommandLine string `json:"command_line"`
 }
 
+// JoinArgs is the argument of a join-cluster step, which only an installed system gets, for its own poll.
+type JoinArgs struct {
+	// Kubeconfig is what the kubelet asks for a certificate with: a secret.
+	Kubeconfig string `json:"kubeconfig"`
+}
+
+// String hides the secret.
+func (JoinArgs) String() string { return "[bootstrap kubeconfig]" }
+
+// GoString hides the secret.
+func (a JoinArgs) GoString() string { return a.String() }
+
 // UpgradeArgs is the argument of an upgrade-agent step.
 type UpgradeArgs struct {
 	// Version is that of the service's agent.

@@ -30,6 +30,17 @@ const (
 	StepBootArtifacts     StepType = "download-boot-artifacts"
 	StepRebootForReclaim  StepType = "reboot-for-reclaim"
 	StepWipeDisk          StepType = "wipe-disk"
+	StepJoinCluster       StepType = "join-cluster"
+)
+
+// KubeletCertificate is what an installed system says, with each poll, of the client certificate of its kubelet. A system that says nothing is no node, or has an older agent.
+type KubeletCertificate string
+
+// What there is of a certificate.
+const (
+	CertificateValid   KubeletCertificate = "valid"
+	CertificateExpired KubeletCertificate = "expired"
+	CertificateMissing KubeletCertificate = "missing"
 )
 
 // StepReply is what an agent reports about one step.

@@ -157,7 +157,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	var authority *token.Authority
 	var discovery *discovery
 	var svc *service.Service
-	tokens, joiner, err := o.joiner(key.Seed(), requests, &svc)
+	tokens, join, rejoin, err := o.joiner(key.Seed(), requests, &svc)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		}
 	}
 	options.CheckImage = func(e *domain.InfraEnv) error { return discovery.check(e) }
-	options.Join, options.AgentSum = joiner, programs.checksum
+	options.Join, options.Rejoin, options.AgentSum = join, rejoin, programs.checksum
 	svc = service.New(o.throughFaults(db), options)
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)

@@ -272,29 +272,30 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 
 // joiner makes the tokens that hosts join clusters with, and what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
 // The service is there when hosts ask.
-func (o *Options) joiner(seed []byte, requests *requestcount.Counter, svc **service.Service) (tokens workload.Tokens, join service.Join, err error) {
+func (o *Options) joiner(seed []byte, requests *requestcount.Counter, svc **service.Service) (tokens workload.Tokens, join, rejoin service.Join, err error) {
 	if tokens, err = workload.NewTokens(seed); err != nil {
-		return tokens, nil, err
+		return tokens, nil, nil, err
 	}
 	if !o.KubeAPI {
-		return tokens, nil, nil
+		return tokens, nil, nil, nil
 	}
 	config, err := o.kubernetes(requests)
 	if err != nil {
-		return tokens, nil, err
+		return tokens, nil, nil, err
 	}
 	scheme, err := newScheme()
 	if err != nil {
-		return tokens, nil, err
+		return tokens, nil, nil, err
 	}
 	reader, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return tokens, nil, fmt.Errorf("preparing to let hosts join clusters: %w", err)
+		return tokens, nil, nil, fmt.Errorf("preparing to let hosts join clusters: %w", err)
 	}
 	planes := func(ctx context.Context, by domain.Principal, id string) (*domain.ControlPlane, string, error) {
 		return (*svc).ControlPlane(ctx, by, id)
 	}
-	return tokens, (&workload.Joiner{Reader: reader, Planes: planes, Tokens: tokens, Now: time.Now}).Values, nil
+	joiner := &workload.Joiner{Reader: reader, Planes: planes, Tokens: tokens, Now: time.Now}
+	return tokens, joiner.Values, joiner.Rejoin, nil
 }
 
 // labelled selects BareMetalHosts that name an InfraEnv.

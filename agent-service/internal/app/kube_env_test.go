@@ -44,6 +44,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/imagetest"
+	kubeletfiles "github.com/muster-io/muster/agent-service/internal/kubelet"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -345,6 +346,8 @@ type machine struct {
 	steps map[api.StepType]map[string]bool
 	// images is the answer about images before an installation, nil for the machine's own.
 	images func(ctx context.Context) (any, error)
+	// files are those of its installed system; nil for one that says nothing of its kubelet.
+	files atomic.Pointer[kubeletfiles.Files]
 	// addresses are those of its first card, with prefix length; none for the machine's own.
 	addresses []string
 	stop      func()

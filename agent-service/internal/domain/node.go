@@ -26,6 +26,27 @@ type Node struct {
 	Certificates []Certificate `json:",omitempty"`
 	// Addresses are those that the installed system reported last; none before its first report.
 	Addresses []HeldAddress `json:",omitempty"`
+	// Rejoin is how the node gets another certificate that lost its own.
+	Rejoin Rejoin `json:",omitzero"`
+}
+
+// Rejoin is of a node whose kubelet lost its client certificate: it expired while the machine was off, or its file is gone.
+type Rejoin struct {
+	// Stamp is what the bootstrap token is made with after a loss, another one each time, so that no former token is good again. It is empty for a node that lost nothing
+	// since it was installed.
+	Stamp string `json:",omitempty"`
+	// LostAt is when the loss was noted.
+	LostAt time.Time `json:",omitzero"`
+	// AskedAt is when the installed system last said that it has no certificate; zero where it has one.
+	AskedAt time.Time `json:",omitzero"`
+}
+
+// Lost is true from the loss of a certificate until there is another one.
+func (r Rejoin) Lost() bool { return !r.AskedAt.IsZero() }
+
+// Rejoins is true for a host whose kubelet gets a bootstrap token again: its cluster still has its Node, which is not Ready.
+func (h *Host) Rejoins() bool {
+	return h.ClusterID != "" && lifecycle.WasInstalled(h.State) && h.Node.Rejoin.Lost() && h.Node.Seen && !h.Node.Ready
 }
 
 // HeldAddress is an address of a host, and since when the host has reported it. The time is zero for an address of a pool.

@@ -52,8 +52,10 @@ type Release struct {
 	ClusterID string
 	Cluster   KubeRef `json:",omitzero"`
 	// NodeName is the host's Node in it, empty for a host that never joined. Binding is the stamp that its bootstrap token was made with.
+	// Rejoin is the stamp of its Rejoin.
 	NodeName  string    `json:",omitempty"`
 	Binding   string    `json:",omitempty"`
+	Rejoin    string    `json:",omitempty"`
 	StartedAt time.Time `json:",omitzero"`
 	// LeftAt is when the cluster was rid of the Node, zero before; Note says what of that could not be done.
 	LeftAt time.Time `json:",omitzero"`

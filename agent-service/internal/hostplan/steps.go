@@ -32,6 +32,7 @@ var periods = map[agentproto.StepType]time.Duration{
 	agentproto.StepInventory: 1, agentproto.StepNTP: 1, agentproto.StepConnectivity: 1, agentproto.StepDomainResolution: 5, agentproto.StepAPIConnectivity: 5,
 	agentproto.StepDiskSpeed: 1, agentproto.StepImageAvailability: 10, agentproto.StepInstall: 1, agentproto.StepStopInstallation: 5, agentproto.StepWipeDisk: 5,
 	agentproto.StepBootArtifacts: 1, agentproto.StepRebootForReclaim: 1, agentproto.StepLogsGather: 60, agentproto.StepUpgradeAgent: 10,
+	agentproto.StepJoinCluster: 1,
 }
 
 // Period is how often a host is asked for a step again while nothing changes, in poll intervals. It is asked in every interval for what its validations wait for: the step
@@ -63,8 +64,8 @@ var Asked = map[lifecycle.State][]agentproto.StepType{
 	lifecycle.Installing:               {agentproto.StepInstall},
 	lifecycle.Failed:                   {agentproto.StepLogsGather, agentproto.StepStopInstallation},
 	lifecycle.Cancelled:                {agentproto.StepLogsGather, agentproto.StepStopInstallation},
-	// An installed system reports the addresses that it has.
-	lifecycle.Installed: {agentproto.StepInventory}, lifecycle.AddedToExistingCluster: {agentproto.StepInventory},
+	// An installed system reports the addresses that it has, and gets another bootstrap token where its kubelet lost its certificate.
+	lifecycle.Installed: {agentproto.StepInventory, agentproto.StepJoinCluster}, lifecycle.AddedToExistingCluster: {agentproto.StepInventory, agentproto.StepJoinCluster},
 	// An agent that still polls may be writing.
 	lifecycle.ResettingPendingUserAction: {agentproto.StepStopInstallation}, lifecycle.UnbindingPendingUserAction: {agentproto.StepStopInstallation},
 	lifecycle.Reclaiming: {agentproto.StepBootArtifacts}, lifecycle.ReclaimingRebooting: {agentproto.StepRebootForReclaim},
@@ -72,11 +73,14 @@ var Asked = map[lifecycle.State][]agentproto.StepType{
 
 // Situation is what instructions are made for: an agent that got others has something to do. A state that was left and entered again is another.
 func Situation(h *domain.Host) string {
-	left := "" // the release goes on when the cluster is done
-	if h.Release.Underway() && h.Release.Left() {
-		left = "left"
+	way := ""
+	switch {
+	case h.Release.Underway() && h.Release.Left(): // the release goes on when the cluster is done
+		way = "left"
+	case h.Rejoins():
+		way = h.Node.Rejoin.Stamp
 	}
-	return strings.Join([]string{left, string(h.State), strconv.FormatInt(h.StateUpdatedAt.UnixNano(), 36), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
+	return strings.Join([]string{way, string(h.State), strconv.FormatInt(h.StateUpdatedAt.UnixNano(), 36), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
 }
 
 // StepID is the id of a step about something.
@@ -124,6 +128,8 @@ type Known struct {
 	Artifacts *agentproto.BootArtifactsArgs
 	// NetworkConfig is for install: that of cloud-init, empty for none.
 	NetworkConfig string
+	// Kubeconfig is for join-cluster, a secret; empty where it is not known at the moment.
+	Kubeconfig string
 }
 
 // Arguments are those of a step; wanted is false where it has nothing to look at.
@@ -144,6 +150,8 @@ func (r *Rules) Arguments(h *domain.Host, t agentproto.StepType, k Known) (argum
 			return nil, false, nil
 		}
 		return []string{agentproto.Argument(k.Artifacts)}, true, nil
+	case agentproto.StepJoinCluster:
+		return []string{agentproto.Argument(agentproto.JoinArgs{Kubeconfig: k.Kubeconfig})}, h.Rejoins() && k.Kubeconfig != "", nil
 	case agentproto.StepUpgradeAgent:
 		return []string{agentproto.Argument(agentproto.UpgradeArgs{Version: r.AgentVersion, Architecture: Architecture(h), SHA256: k.AgentSum})}, r.Outdated(h) && k.AgentSum != "", nil
 	case agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepInstall, agentproto.StepImageAvailability, agentproto.StepDiskSpeed, agentproto.StepLogsGather:

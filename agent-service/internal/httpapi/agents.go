@@ -86,7 +86,7 @@ func (s *machines) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestOb
 	if r.Params.Wait != nil {
 		hold = min(hold, time.Duration(*r.Params.Wait)*time.Second)
 	}
-	instructions, err := s.instructions(ctx, k, hold)
+	instructions, err := s.instructions(ctx, k, hold, agentproto.KubeletCertificate(given(r.Params.KubeletCertificate)))
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +110,13 @@ func (s *machines) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestOb
 	return answer, err
 }
 
-// instructions are those for the caller: a poll ends with the token that it came with.
-func (s *machines) instructions(ctx context.Context, k domain.HostKey, hold time.Duration) (service.Instructions, error) {
+// instructions are those for the caller: a poll ends with the token that it came with. An installed system says what there is of the certificate of its kubelet.
+func (s *machines) instructions(ctx context.Context, k domain.HostKey, hold time.Duration, certificate agentproto.KubeletCertificate) (service.Instructions, error) {
 	machine := callerOf(ctx).machine
 	if machine == nil || machine.HostID == "" {
 		return s.Service.NextInstructions(ctx, k, hold)
 	}
-	answer, err := s.Service.NextInstructionsWith(ctx, k, machine.Stamps, hold)
+	answer, err := s.Service.NextInstructionsWith(ctx, k, machine.Stamps, certificate, hold)
 	if err == nil && !answer.Ended && errors.Is(s.Authority.Current(ctx, *machine), token.ErrRevoked) {
 		answer = service.Instructions{NextSeconds: 1, Ended: true} // with all of its infra-env's hosts
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
@@ -67,7 +68,10 @@ func newTestEnvOn(t testing.TB, address string) *testEnv {
 	w.service = service.New(db, service.Options{
 		Log: log, BaseURL: "https://muster.example.com", InstallerImage: "quay.example.com/muster/installer:1",
 		HostToken: func(ctx context.Context, h *domain.Host) (string, error) { return w.authority.ForInstalled(ctx, h) },
-		OSImages:  []agentproto.OSImage{{Version: "4.20", URL: "https://images.example.com/disk.raw.gz", SHA256: strings.Repeat("7", 64)}},
+		Rejoin: func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error) {
+			return &join.Values{Server: "https://192.0.2.1:6443", Token: bootstrapToken}, nil
+		},
+		OSImages: []agentproto.OSImage{{Version: "4.20", URL: "https://images.example.com/disk.raw.gz", SHA256: strings.Repeat("7", 64)}},
 	})
 	key, err := token.Key(filepath.Join(dir, "a.key"))
 	require.NoError(t, err)

@@ -6,6 +6,8 @@
 package join
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -15,6 +17,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Path is the file in which a node image finds Values.
@@ -35,6 +38,26 @@ const (
 	// KubeletConfigurationPath is the file of Values.KubeletConfiguration.
 	KubeletConfigurationPath = "/var/lib/kubelet/config.yaml"
 )
+
+// CertificateExpires is when the content of ClientCertificatePath expires: with the first of its certificates, as the kubelet has it. It is an error where it is not a certificate with
+// its key, such as a file that a loss of power left empty.
+func CertificateExpires(content []byte) (time.Time, error) {
+	pair, err := tls.X509KeyPair(content, content)
+	if err != nil {
+		return time.Time{}, errors.New("it is not a certificate with its key") // the error may quote the key
+	}
+	expires := pair.Leaf.NotAfter
+	for _, der := range pair.Certificate[1:] {
+		certificate, err := x509.ParseCertificate(der)
+		if err != nil {
+			return time.Time{}, errors.New("it has a certificate that cannot be read")
+		}
+		if certificate.NotAfter.Before(expires) {
+			expires = certificate.NotAfter
+		}
+	}
+	return expires, nil
+}
 
 // Networks among pods; see the key network of node access.
 const (

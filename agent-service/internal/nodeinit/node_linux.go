@@ -65,7 +65,8 @@ func (n node) configure() error {
 		join.CAPath:                   n.values.CA,
 		join.KubeletConfigurationPath: n.values.KubeletConfigurationWith(kubeletSettings),
 	}
-	if _, err := os.Stat(join.ClientCertificatePath); errors.Is(err, os.ErrNotExist) {
+	// A machine that lost its certificate later gets another token by its agent.
+	if _, err := os.Stat(join.ClientCertificatePath); errors.Is(err, os.ErrNotExist) && n.values.Token != "" {
 		files[join.BootstrapKubeconfigPath] = n.values.BootstrapKubeconfig()
 	}
 	for path, content := range files {
@@ -175,13 +176,11 @@ func (n node) address(ctx context.Context) error {
 // joinFiles are the values of a node and the kubeconfig with its bootstrap token, and the kubelet's certificate.
 type joinFiles struct{ values, bootstrap, certificate string }
 
-// forgetToken waits for the kubelet's certificate, and deletes the bootstrap token, from the values and with the kubeconfig that has it. The files of the kubelet are flushed to the disk before: a
-// machine that lost its power with neither a token nor a certificate could not join any more.
+// forgetToken waits for a certificate that the kubelet uses, and deletes the bootstrap token, from the values and with the kubeconfig that has it. One that expired while the machine was off
+// is none: the agent brings a token for another one. The files of the kubelet are flushed to the disk before: a machine that lost its power with neither a token nor a certificate would wait for
+// its agent.
 func (f joinFiles) forgetToken(ctx context.Context, values join.Values, flush func()) error {
-	for {
-		if _, err := os.Stat(f.certificate); err == nil {
-			break
-		}
+	for !f.certified() {
 		select {
 		case <-time.After(lookInterval):
 		case <-ctx.Done():
@@ -201,6 +200,16 @@ func (f joinFiles) forgetToken(ctx context.Context, values join.Values, flush fu
 		return err
 	}
 	return nil
+}
+
+// certified says whether the kubelet uses its certificate.
+func (f joinFiles) certified() bool {
+	content, err := os.ReadFile(f.certificate)
+	if err != nil {
+		return false
+	}
+	expires, err := join.CertificateExpires(content)
+	return err == nil && !time.Now().After(expires)
 }
 
 // dials is ready when something listens on a socket.

@@ -6,14 +6,21 @@ package nodeinit
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/diskfs/go-diskfs"
 	"github.com/diskfs/go-diskfs/partition/gpt"
@@ -202,6 +209,19 @@ func TestTheFactorysContentIsCopiedAgainAfterAnInterruption(t *testing.T) {
 	}
 }
 
+// certificate is what a kubelet keeps: a certificate that is good until a time, and its key.
+func certificate(t *testing.T, until time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: until.Add(-24 * time.Hour), NotAfter: until}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
+}
+
 func TestTheTokenIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	at, kubeconfig := filepath.Join(dir, "join.json"), filepath.Join(dir, "bootstrap.conf")
@@ -221,7 +241,12 @@ func TestTheTokenIsForgotten(t *testing.T) {
 	require.ErrorIs(t, files.forgetToken(over, v, flush), context.Canceled, "a kubelet that starts again before it has a certificate needs the token")
 	require.Zero(t, held)
 	assert.FileExists(t, kubeconfig)
-	require.NoError(t, os.WriteFile(files.certificate, nil, 0o600))
+	for _, unusable := range [][]byte{nil, certificate(t, time.Now().Add(-time.Hour))} {
+		require.NoError(t, os.WriteFile(files.certificate, unusable, 0o600))
+		require.ErrorIs(t, files.forgetToken(over, v, flush), context.Canceled, "the agent brings a token for another certificate")
+		assert.FileExists(t, kubeconfig)
+	}
+	require.NoError(t, os.WriteFile(files.certificate, certificate(t, time.Now().Add(time.Hour)), 0o600))
 	for range 2 { // as after a crash in between
 		require.NoError(t, files.forgetToken(t.Context(), v, flush))
 		content, err := os.ReadFile(at)

@@ -103,8 +103,12 @@ func (s *Machines) NextInstructions(ctx context.Context, key domain.HostKey, hol
 	return s.next(ctx, key, nil, hold)
 }
 
-// NextInstructionsWith is NextInstructions for a token that carries stamps: where it ends, the poll is answered at once and tells nothing more (Ended).
-func (s *Machines) NextInstructionsWith(ctx context.Context, key domain.HostKey, carried domain.Stamps, hold time.Duration) (Instructions, error) {
+// NextInstructionsWith is NextInstructions for a token that carries stamps: where it ends, the poll is answered at once and tells nothing more (Ended). An installed system says
+// what there is of the certificate of its kubelet.
+func (s *Machines) NextInstructionsWith(ctx context.Context, key domain.HostKey, carried domain.Stamps, certificate agentproto.KubeletCertificate, hold time.Duration) (Instructions, error) {
+	if err := s.NoteKubelet(ctx, key, carried, certificate); err != nil {
+		return Instructions{}, err
+	}
 	return s.next(ctx, key, &carried, hold)
 }
 
@@ -134,7 +138,7 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 	var of []agentproto.StepType
 	if carried != nil && carried.Registration == "" && known.Stamps != (domain.Stamps{}) { // tokens of v0.1 carried no stamps, those of agents neither
 		of = ofResident
-		if err := s.noteResident(ctx, known); err != nil {
+		if err := s.NoteResident(ctx, known); err != nil {
 			return Instructions{}, err
 		}
 	}
@@ -178,18 +182,6 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 		case <-changed:
 		}
 	}
-}
-
-// noteResident keeps that the installed system of a host asks for instructions: it can be asked to restart into the discovery image.
-func (s *Machines) noteResident(ctx context.Context, known *domain.Host) error {
-	if known.Resident || lifecycle.Busy(known.State) && !lifecycle.AfterReboot(known.Progress.Stage) {
-		return nil
-	}
-	_, err := s.change(ctx, domain.Machine, known.HostKey, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
-		h.Resident = true
-		return nil
-	})
-	return err
 }
 
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.

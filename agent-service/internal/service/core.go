@@ -16,6 +16,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/hostsync"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/resident"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
@@ -34,6 +35,7 @@ type core struct {
 	storeAway    atomic.Bool
 	// memory brings the hosts of the engine up to date with the store.
 	memory *hostsync.Sync
+	resident.Systems
 
 	// Counters for metrics.
 	Polls     atomic.Int64

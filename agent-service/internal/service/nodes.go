@@ -11,10 +11,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Certificates and reported addresses are kept as they were.
+// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. What machines said and got of it is kept.
 func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
 		node.Certificates, node.Addresses, node.WasReady = h.Node.Certificates, h.Node.Addresses, h.Node.WasReady || h.Node.Ready || node.Ready
+		node.Rejoin = h.Node.Rejoin
 		h.Node = node
 	})
 }

@@ -332,7 +332,7 @@ func (s *server) residentStamps() domain.Stamps {
 // polls is a poll of the installed system.
 func (s *server) polls(carried domain.Stamps) []agentproto.Step {
 	s.t.Helper()
-	got, err := s.NextInstructionsWith(s.t.Context(), s.key, carried, 0)
+	got, err := s.NextInstructionsWith(s.t.Context(), s.key, carried, "", 0)
 	require.NoError(s.t, err)
 	return got.Steps
 }
@@ -366,7 +366,7 @@ func TestAnInstalledSystemIsAskedToRestart(t *testing.T) {
 		s.boot(e)
 		assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
 		assert.False(t, s.host().Resident)
-		got, err := w.NextInstructionsWith(t.Context(), s.key, carried, 0)
+		got, err := w.NextInstructionsWith(t.Context(), s.key, carried, "", 0)
 		require.NoError(t, err)
 		assert.True(t, got.Ended, "the token of the installed system ended")
 	})
@@ -457,7 +457,7 @@ func TestTheTokenOfAnInstalledSystemInstallsNothing(t *testing.T) {
 	w.install(c, keys)
 	h, err := w.GetHost(t.Context(), admin, keys[0])
 	require.NoError(t, err)
-	got, err := w.NextInstructionsWith(t.Context(), keys[0], domain.Stamps{Binding: h.Stamps.Binding}, 0)
+	got, err := w.NextInstructionsWith(t.Context(), keys[0], domain.Stamps{Binding: h.Stamps.Binding}, "", 0)
 	require.NoError(t, err)
 	assert.Empty(t, got.Steps)
 	assert.Equal(t, []agentproto.StepType{agentproto.StepInstall}, w.steps(keys[0]), "and takes none from the agent")

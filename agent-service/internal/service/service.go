@@ -17,6 +17,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostsync"
 	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/resident"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -47,8 +48,8 @@ type Options struct {
 	AgentSum     func(architecture string) (string, error)
 	// HostToken makes a token for the installed system of a host, nil for none.
 	HostToken func(ctx context.Context, h *domain.Host) (string, error)
-	// Join is nil without custom resources.
-	Join Join
+	// Join is nil without custom resources. So is Rejoin, for hosts whose kubelet lost its certificate.
+	Join, Rejoin Join
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.
 	RestoreTime time.Duration
@@ -118,6 +119,7 @@ func New(store transaction.Store, o Options) *Service {
 		PollInterval: s.PollInterval, Rules: s.rules, Now: now, Noted: s.noted,
 	}
 	s.Files, s.memory = clusterfiles.New(s.engine), hostsync.New(s.engine, &s.disconnected)
+	s.Systems = resident.New(s.engine, s.memory, o.Rejoin, o.Log)
 	return s
 }
 

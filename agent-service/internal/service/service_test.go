@@ -20,6 +20,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -70,6 +71,9 @@ func (w *testEnv) begin() *service.Service {
 		BaseURL: "https://muster.example.com",
 		BootArtifacts: func(context.Context, *domain.InfraEnv) (agentproto.BootArtifactsArgs, error) {
 			return agentproto.BootArtifactsArgs{KernelURL: "http://k", KernelSHA256: "11", InitrdURL: "http://i", InitrdSHA256: "22"}, nil
+		},
+		Rejoin: func(_ context.Context, h *domain.Host, _ *domain.Cluster) (*join.Values, error) {
+			return &join.Values{Server: "https://192.0.2.1:6443", Token: bootstrapToken + h.Node.Rejoin.Stamp}, nil
 		},
 		OSImages: []agentproto.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})

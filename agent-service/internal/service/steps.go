@@ -24,7 +24,7 @@ import (
 )
 
 // ofResident are the steps of an installed system's agent.
-var ofResident = []agentproto.StepType{agentproto.StepInventory, agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim}
+var ofResident = []agentproto.StepType{agentproto.StepInventory, agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim, agentproto.StepJoinCluster}
 
 // instruct says what the agent has to do, of some steps or, with nil, of all; due is true where it must know now.
 func (s *Machines) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey, of []agentproto.StepType) (answer Instructions, due bool, err error) {
@@ -39,7 +39,7 @@ func (s *Machines) instruct(ctx context.Context, e *hostcache.Entry, key domain.
 	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
 	var made []agentproto.StepType
 	for _, t := range types {
-		if of != nil && !slices.Contains(of, t) {
+		if of != nil && !slices.Contains(of, t) || of == nil && t == agentproto.StepJoinCluster { // nobody else asks for the token of a node
 			continue
 		}
 		arguments, wanted, err := s.arguments(ctx, h, t)
@@ -82,6 +82,8 @@ func (s *Machines) arguments(ctx context.Context, h *domain.Host, t agentproto.S
 		known.InfraEnv, err = s.knownInfraEnv(ctx, h.InfraEnvID)
 	case t == agentproto.StepBootArtifacts, t == agentproto.StepRebootForReclaim:
 		known.Artifacts, err = s.artifacts(ctx, h)
+	case t == agentproto.StepJoinCluster:
+		known.Kubeconfig = s.Kubeconfig(ctx, h, s.knownCluster)
 	case t == agentproto.StepConnectivity:
 		known.Members = s.engine.Hosts.OfCluster(h.ClusterID)
 	case t == agentproto.StepUpgradeAgent && rules.Outdated(h):
@@ -163,9 +165,10 @@ func (s *Machines) take(ctx context.Context, h *domain.Host, key domain.HostKey,
 		return s.takeInstall(ctx, key, reply)
 	case agentproto.StepUpgradeAgent:
 		return s.takeUpgrade(ctx, key, reply)
-	case agentproto.StepWipeDisk:
+	case agentproto.StepWipeDisk, agentproto.StepJoinCluster:
 		return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 			w.TakeWipe(h, reply)
+			w.TakeJoin(h, reply)
 			return nil
 		})
 	case agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim:

@@ -6,5 +6,5 @@
 //
 //   - Joiner makes what one host joins with: a bootstrap token for this host and this binding.
 //   - judge is the rule about certificate requests: a token gets a certificate for its own host, and for no other.
-//   - Watcher applies the rule in one cluster, and deletes the token of a host whose Node is Ready.
+//   - Watcher applies the rule in one cluster, makes the tokens of hosts that lost their certificate, and deletes the token of a host whose Node is Ready.
 package workload

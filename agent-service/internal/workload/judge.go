@@ -48,6 +48,8 @@ type Machine struct {
 	TokenMadeAt time.Time
 	// Certified says that a certificate for its Node was approved: the Node of that name is its own.
 	Certified bool
+	// Rejoins says that its token is for a Node that is there, and lost its certificate: it makes no Node that a user has deleted.
+	Rejoins bool
 }
 
 // Verdict is what becomes of a certificate request.
@@ -61,14 +63,14 @@ const (
 )
 
 // judge decides about a certificate request. A bootstrap token gets a client certificate for the node that it was made for, and a node gets a
-// serving certificate for its own name and addresses. Taken says whether a Node of that name is Ready already. The text says why.
-func judge(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {
+// serving certificate for its own name and addresses. Nodes are those of the cluster. The text says why.
+func judge(request *certificatesv1.CertificateSigningRequest, machines []Machine, nodes knownNodes) (Verdict, string) {
 	if decided(request) {
 		return Leave, ""
 	}
 	switch request.Spec.SignerName {
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
-		return judgeClient(request, machines, taken)
+		return judgeClient(request, machines, nodes)
 	case certificatesv1.KubeletServingSignerName:
 		return judgeServing(request, machines)
 	}
@@ -95,7 +97,14 @@ func about(request *certificatesv1.CertificateSigningRequest, machines []Machine
 	return machines[i], certificate
 }
 
-func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {
+// knownNodes says what Nodes a cluster has.
+type knownNodes interface {
+	// has says whether there is a Node of that name, and taken whether it is Ready.
+	has(name string) bool
+	taken(name string) bool
+}
+
+func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []Machine, nodes knownNodes) (Verdict, string) {
 	id, ok := strings.CutPrefix(request.Spec.Username, bootstrapUser)
 	if !ok || !slices.Contains(request.Spec.Groups, hivev1.NodeBootstrapGroup) {
 		return Leave, "" // a node renews its certificate: the cluster approves that by itself
@@ -115,8 +124,10 @@ func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []M
 		return Deny, "a client certificate of a node names no address"
 	case !usages(request, certificatesv1.UsageClientAuth):
 		return Deny, "the usages are not those of a client certificate of a node"
-	case taken(machine.NodeName):
+	case nodes.taken(machine.NodeName):
 		return Deny, fmt.Sprintf("a Node %s is Ready already: give the host another name", machine.NodeName)
+	case machine.Rejoins && !nodes.has(machine.NodeName):
+		return Deny, fmt.Sprintf("the Node %s was deleted: release the host, and bind it again to use it", machine.NodeName)
 	}
 	return Approve, "the bootstrap token was made for this node"
 }

@@ -78,7 +78,13 @@ func finished(t *testing.T, request *certificatesv1.CertificateSigningRequest, a
 	return request
 }
 
-// Each case is an attempt; only two of them are what an honest kubelet sends.
+// cluster has Nodes, of which one is Ready.
+type cluster struct{ ready, notReady string }
+
+func (c cluster) has(name string) bool   { return name == c.ready || name == c.notReady }
+func (c cluster) taken(name string) bool { return name == c.ready }
+
+// Each case is an attempt; few of them are what an honest kubelet sends.
 func TestJudge(t *testing.T) {
 	type csr = certificatesv1.CertificateSigningRequest
 	type pkcs = x509.CertificateRequest
@@ -86,20 +92,31 @@ func TestJudge(t *testing.T) {
 		{NodeName: "worker-1", TokenID: "token1", Joining: true, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")}},
 		{NodeName: "worker-2", TokenID: "token2", Joining: true},
 		{NodeName: "free", TokenID: "token3"},
+		{NodeName: "worker-4", TokenID: "token4", Joining: true, Rejoins: true},
+	}
+	again := func(name string) func(t *testing.T) *csr {
+		return joins(func(r *csr, p *pkcs) {
+			r.Spec.Username, p.Subject.CommonName = "system:bootstrap:token4", "system:node:"+name
+		})
 	}
 	for name, c := range map[string]struct {
 		given func(t *testing.T) *csr
 		taken string
+		lost  string
 		want  Verdict
 		says  string
 	}{
-		"a host joins":                         {given: joins(nil), want: Approve},
-		"a node serves at its own address":     {given: serves(nil), want: Approve},
-		"another node's name":                  {given: joins(func(_ *csr, p *pkcs) { p.Subject.CommonName = "system:node:victim" }), want: Deny, says: "is for node worker-1"},
-		"the name of another host":             {given: joins(func(_ *csr, p *pkcs) { p.Subject.CommonName = "system:node:worker-2" }), want: Deny, says: "is for node worker-1"},
-		"an administrator":                     {given: joins(func(_ *csr, p *pkcs) { *p = subject("admin", "system:masters") }), want: Deny, says: "system:masters"},
-		"a node that is an administrator, too": {given: joins(func(_ *csr, p *pkcs) { p.Subject.Organization = []string{"system:nodes", "system:masters"} }), want: Deny},
-		"no group":                             {given: joins(func(_ *csr, p *pkcs) { p.Subject.Organization = nil }), want: Deny},
+		"a node joins again":                              {given: again("worker-4"), lost: "worker-4", want: Approve},
+		"a node joins again that was deleted":             {given: again("worker-4"), want: Deny, says: "the Node worker-4 was deleted"},
+		"a node joins again that is Ready":                {given: again("worker-4"), taken: "worker-4", want: Deny, says: "Ready already"},
+		"a node joins again as another that is not Ready": {given: again("worker-1"), lost: "worker-1", want: Deny, says: "is for node worker-4"},
+		"a host joins":                                    {given: joins(nil), want: Approve},
+		"a node serves at its own address":                {given: serves(nil), want: Approve},
+		"another node's name":                             {given: joins(func(_ *csr, p *pkcs) { p.Subject.CommonName = "system:node:victim" }), want: Deny, says: "is for node worker-1"},
+		"the name of another host":                        {given: joins(func(_ *csr, p *pkcs) { p.Subject.CommonName = "system:node:worker-2" }), want: Deny, says: "is for node worker-1"},
+		"an administrator":                                {given: joins(func(_ *csr, p *pkcs) { *p = subject("admin", "system:masters") }), want: Deny, says: "system:masters"},
+		"a node that is an administrator, too":            {given: joins(func(_ *csr, p *pkcs) { p.Subject.Organization = []string{"system:nodes", "system:masters"} }), want: Deny},
+		"no group":                                        {given: joins(func(_ *csr, p *pkcs) { p.Subject.Organization = nil }), want: Deny},
 		"a client certificate with a name": {
 			given: joins(func(_ *csr, p *pkcs) { p.DNSNames = []string{"kubernetes.default.svc"} }), want: Deny, says: "names no address"},
 		"a client certificate that serves": {
@@ -139,7 +156,7 @@ func TestJudge(t *testing.T) {
 		"a user by the name of a node": {given: serves(func(r *csr, _ *pkcs) { r.Spec.Groups = []string{"system:authenticated"} }), want: Leave},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict, why := judge(c.given(t), machines, func(node string) bool { return node == c.taken })
+			verdict, why := judge(c.given(t), machines, cluster{c.taken, c.lost})
 			assert.Equal(t, c.want, verdict, why)
 			assert.Contains(t, why, c.says)
 		})
@@ -158,7 +175,13 @@ func TestANewBindingHasANewToken(t *testing.T) {
 	assert.NotEqual(t, before, others.ID(h)+others.secret(h))
 	h.Stamps.Registration = "again"
 	assert.Equal(t, before, tokens.ID(h)+tokens.secret(h), "a restart of the agent is no new binding")
-	h.Stamps.Binding = "again"
+	h.Node.Rejoin.Stamp = "lost"
+	lost := tokens.ID(h) + tokens.secret(h)
+	assert.NotEqual(t, before[:6], lost[:6], "whoever has the token of the installation has none of a node that lost its certificate")
+	assert.NotEqual(t, before[6:], lost[6:])
+	h.Node.Rejoin.Stamp = "lost again"
+	assert.NotEqual(t, lost[:6], tokens.ID(h))
+	h.Node.Rejoin.Stamp, h.Stamps.Binding = "", "again"
 	assert.NotEqual(t, before[:6], tokens.ID(h))
 	assert.NotEqual(t, before[6:], tokens.secret(h))
 }

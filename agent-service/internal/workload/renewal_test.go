@@ -15,8 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
@@ -62,4 +65,48 @@ func TestATokenIsRenewedUntilItsMachineHasJoined(t *testing.T) {
 	require.NoError(t, w.makeTokens(t.Context(), clock.Add(tokenTTL)))
 	_, err = secrets.Get(t.Context(), secretName(tokens.ID(h)), metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "the machine has joined: %v", err)
+}
+
+// A node that lost its certificate has a token while its Node is there and not Ready. A user who deletes the Node ends it.
+func TestATokenIsMadeForANodeThatIsThere(t *testing.T) {
+	tokens, err := NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c"}
+	h.Node.Rejoin.Stamp = "lost"
+	cluster := fake.NewClientset()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	w := &Watcher{
+		cluster: cluster, nodes: corelisters.NewNodeLister(nodes), forgotten: map[string]bool{}, made: map[string]time.Time{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), requests: certificateslisters.NewCertificateSigningRequestLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+	}
+	machine := Machine{NodeName: "n", TokenID: tokens.ID(h), Joining: true, Rejoins: true, MakeToken: func(ctx context.Context, cluster kubernetes.Interface) error {
+		return tokens.Make(ctx, cluster, h, now)
+	}}
+	there := func() bool {
+		t.Helper()
+		w.Expect([]Machine{machine})
+		require.NoError(t, w.makeTokens(t.Context(), now))
+		require.NoError(t, w.forgetTokens(t.Context()))
+		_, err := cluster.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), secretName(machine.TokenID), metav1.GetOptions{})
+		require.NoError(t, client.IgnoreNotFound(err))
+		return err == nil
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
+	assert.False(t, there(), "there is no Node")
+	require.NoError(t, nodes.Add(node))
+	assert.True(t, there())
+	now = now.Add(tokenTTL)
+	require.NoError(t, nodes.Delete(node))
+	assert.False(t, there(), "a user deleted it")
+	require.NoError(t, nodes.Add(node))
+	assert.True(t, there(), "and made it again")
+	now = now.Add(tokenTTL)
+	ready := node.DeepCopy()
+	ready.Status.Conditions[0].Status = corev1.ConditionTrue
+	require.NoError(t, nodes.Update(ready))
+	assert.False(t, there(), "it has joined")
+	require.NoError(t, nodes.Update(node))
+	machine.MakeToken = nil
+	assert.False(t, there(), "it does not ask")
 }

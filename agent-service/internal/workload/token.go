@@ -38,8 +38,8 @@ const (
 	tokenSecretLength = 16
 )
 
-// Tokens derives bootstrap tokens. A host has one for each binding, which no stored state is needed for: each replica derives the same,
-// and what was interrupted is repeated. It ends with the binding.
+// Tokens derives bootstrap tokens. A host has one for each binding, and another one after each loss of its certificate, which no stored secret is needed for: each replica derives
+// the same, and what was interrupted is repeated. It ends with the binding.
 type Tokens struct{ key []byte }
 
 // NewTokens derives from the key that the service signs machines' tokens with.
@@ -59,6 +59,9 @@ func (t Tokens) secret(h *domain.Host) string { return t.part("secret", h, token
 func (t Tokens) part(purpose string, h *domain.Host, length int) string {
 	sum := hmac.New(sha256.New, t.key)
 	_, _ = fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n%s", purpose, h.InfraEnvID, h.HostID, h.ClusterID, h.Stamps.Binding)
+	if rejoin := h.Node.Rejoin.Stamp; rejoin != "" {
+		_, _ = fmt.Fprintf(sum, "\n%s", rejoin)
+	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum.Sum(nil)))[:length]
 }
 
@@ -83,6 +86,38 @@ type Joiner struct {
 // Values are what the host joins its cluster with; nil where the cluster takes no nodes. The token is in the cluster when they are returned, unless the installation is to bring up
 // the control plane: then a Watcher makes it.
 func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
+	access, err := j.access(ctx, c)
+	if err != nil || access == nil {
+		return nil, err
+	}
+	values, err := j.valuesOf(access, h, c)
+	if err != nil || c.ControlPlane.Awaits(h) {
+		return values, err
+	}
+	cluster, err := access.Client()
+	if err != nil {
+		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := j.Tokens.Make(ctx, cluster, h, j.Now()); err != nil {
+		return nil, fmt.Errorf("making a bootstrap token in cluster %s/%s: %w", c.Kube.Namespace, c.Kube.Name, err)
+	}
+	return values, nil
+}
+
+// Rejoin are what a host joins its cluster with again whose kubelet lost its certificate; nil where the cluster takes no nodes. A Watcher makes the token, if the cluster still has
+// the Node.
+func (j *Joiner) Rejoin(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
+	access, err := j.access(ctx, c)
+	if err != nil || access == nil {
+		return nil, err
+	}
+	return j.valuesOf(access, h, c)
+}
+
+// access is the node access of a cluster, nil where it takes no nodes.
+func (j *Joiner) access(ctx context.Context, c *domain.Cluster) (*Access, error) {
 	if c.Kube == (domain.KubeRef{}) {
 		return nil, nil
 	}
@@ -98,23 +133,7 @@ func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) 
 	if err == nil && access == nil && c.ControlPlane != nil {
 		access, err = j.own(ctx, c)
 	}
-	if err != nil || access == nil {
-		return nil, err
-	}
-	values, err := j.valuesOf(access, h, c)
-	if err != nil || c.ControlPlane.Awaits(h) {
-		return values, err
-	}
-	cluster, err := access.Client()
-	if err != nil {
-		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "%v", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := j.Tokens.Make(ctx, cluster, h, j.Now()); err != nil {
-		return nil, fmt.Errorf("making a bootstrap token in cluster %s: %w", key, err)
-	}
-	return values, nil
+	return access, err
 }
 
 // own is the access to a cluster whose control plane the service made.

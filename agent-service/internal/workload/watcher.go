@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -149,8 +150,13 @@ const tokensOf = "/tokens"
 func (w *Watcher) Expect(machines []Machine) {
 	w.mu.Lock()
 	w.machines = machines
+	gone := func(id string) bool {
+		return !slices.ContainsFunc(machines, func(m Machine) bool { return m.TokenID == id })
+	}
+	maps.DeleteFunc(w.forgotten, func(id string, _ bool) bool { return gone(id) })
+	maps.DeleteFunc(w.made, func(id string, _ time.Time) bool { return gone(id) })
 	for _, machine := range machines {
-		if !w.taken(machine.NodeName) { // it has, or will get, a token again
+		if !w.tokenEnds(machine) { // it has, or will get, a token again
 			delete(w.forgotten, machine.TokenID)
 		}
 	}
@@ -209,7 +215,7 @@ func (w *Watcher) settle(ctx context.Context, name string) error {
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	verdict, why := judge(request, w.expected(), w.taken)
+	verdict, why := judge(request, w.expected(), w)
 	if verdict == Leave {
 		return nil
 	}
@@ -246,13 +252,23 @@ func (w *Watcher) taken(name string) bool {
 	return err == nil && ready(node)
 }
 
+// has says whether there is a Node of that name.
+func (w *Watcher) has(name string) bool {
+	_, err := w.nodes.Get(name)
+	return err == nil
+}
+
+// tokenEnds says whether a machine needs its token no more, or may not have it any more.
+func (w *Watcher) tokenEnds(machine Machine) bool {
+	return w.taken(machine.NodeName) || machine.Rejoins && !w.has(machine.NodeName)
+}
+
 // Ready says whether the cluster has a Ready Node of that name. It is not known before the Nodes of the cluster were read.
 func (w *Watcher) Ready(name string) (ready, known bool) { return w.taken(name), w.synced() }
 
 // Node says what the cluster knows of a node. It is not known before the Nodes of the cluster were read.
 func (w *Watcher) Node(name string) (node domain.Node, known bool) {
-	_, err := w.nodes.Get(name)
-	return domain.Node{Name: name, Seen: err == nil, Ready: w.taken(name)}, w.synced()
+	return domain.Node{Name: name, Seen: w.has(name), Ready: w.taken(name)}, w.synced()
 }
 
 func ready(node *corev1.Node) bool {
@@ -264,8 +280,8 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// makeTokens makes the tokens of machines that were installed before the cluster had an API, and renews those of machines that take long to join: their disks hold a token that would
-// expire.
+// makeTokens makes the tokens of machines that were installed before the cluster had an API, and of those that lost their certificate, and renews those of machines that take long to
+// join: their disks hold a token that would expire.
 func (w *Watcher) makeTokens(ctx context.Context, now time.Time) error {
 	for _, machine := range w.expected() {
 		w.mu.Lock()
@@ -274,7 +290,7 @@ func (w *Watcher) makeTokens(ctx context.Context, now time.Time) error {
 		if made.Before(machine.TokenMadeAt) {
 			made = machine.TokenMadeAt
 		}
-		if machine.MakeToken == nil || w.taken(machine.NodeName) || now.Sub(made) < tokenRenewal {
+		if machine.MakeToken == nil || w.tokenEnds(machine) || now.Sub(made) < tokenRenewal {
 			continue
 		}
 		if err := machine.MakeToken(ctx, w.cluster); err != nil {
@@ -287,13 +303,13 @@ func (w *Watcher) makeTokens(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// forgetTokens deletes the tokens of machines that are nodes now.
+// forgetTokens deletes the tokens of machines that are nodes now, and of those that are not to be nodes again.
 func (w *Watcher) forgetTokens(ctx context.Context) error {
 	for _, machine := range w.expected() {
 		w.mu.Lock()
 		done := w.forgotten[machine.TokenID]
 		w.mu.Unlock()
-		if done || !w.taken(machine.NodeName) {
+		if done || !w.tokenEnds(machine) {
 			continue
 		}
 		err := w.cluster.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, secretName(machine.TokenID), metav1.DeleteOptions{})

@@ -22,6 +22,10 @@ func joined(h *domain.Host) []agentv1.Condition {
 		return nil
 	case n.Ready:
 		return []agentv1.Condition{condition(kind, corev1.ConditionTrue, agentv1.ReasonNodeReady, "The Node "+n.Name+" is Ready")}
+	case n.Rejoin.Lost() && n.Seen:
+		return []agentv1.Condition{condition(kind, corev1.ConditionFalse, agentv1.ReasonNodeNotReady, "The kubelet of the Node "+n.Name+" has no valid client certificate: the machine is given another bootstrap token, with which it requests one")}
+	case n.Rejoin.Lost():
+		return []agentv1.Condition{condition(kind, corev1.ConditionFalse, agentv1.ReasonNodeNotReady, "The Node "+n.Name+" was deleted, and its kubelet has no valid client certificate: release the host, and bind it again to use it")}
 	case n.WasReady:
 		return []agentv1.Condition{condition(kind, corev1.ConditionFalse, agentv1.ReasonNodeNotReady, "The Node "+n.Name+" was Ready, and is not any more: see its conditions in the cluster, and whether the machine runs")}
 	case n.Seen:

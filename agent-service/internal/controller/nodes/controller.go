@@ -42,6 +42,9 @@ import (
 // look is how often node access is read again: Secrets are not watched, which would need the right to read all of them.
 const look = time.Minute
 
+// askedLast is for how long a machine that lost its certificate gets tokens after it last asked. It asks with each poll, of which one in a while is kept.
+const askedLast = time.Hour
+
 // Service is what the controller needs of the service.
 type Service interface {
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
@@ -203,7 +206,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	r.ofPlane(machines, hosts, plane)
+	r.ofPlane(machines, hosts, plane, time.Now())
 	access, err := workload.ReadAccess(ctx, r.Live, deployment)
 	if err == nil && access == nil {
 		access, err = workload.OwnAccess(plane, nodeManager)
@@ -244,8 +247,8 @@ func (r *Reconciler) plane(ctx context.Context, deployment *hivev1.ClusterDeploy
 }
 
 // ofPlane adds to machines what a control plane that one of them runs makes of them, and how their tokens are made: those that were installed before it answered get theirs from the
-// Watcher, and those that take long to join get them anew.
-func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, plane *domain.ControlPlane) {
+// Watcher, as those whose kubelet lost its certificate do while they ask for one, and those that take long to join get them anew.
+func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, plane *domain.ControlPlane, now time.Time) {
 	for i := range machines {
 		h := &hosts[i]
 		if plane.RunsOn(h) {
@@ -255,14 +258,14 @@ func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, p
 			}
 			machines[i].Labels[workload.ControlPlaneLabel] = ""
 		}
-		awaits := plane.Awaits(h)
-		if h.Node.Ready || !awaits && !lifecycle.Installs(h.State) {
+		awaits, rejoins := plane.Awaits(h), h.Rejoins() && now.Sub(h.Node.Rejoin.AskedAt) < askedLast
+		if h.Node.Ready || !awaits && !lifecycle.Installs(h.State) && !rejoins {
 			continue
 		}
 		machines[i].MakeToken = func(ctx context.Context, cluster kubernetes.Interface) error {
 			return r.Tokens.Make(ctx, cluster, h, time.Now())
 		}
-		if !awaits {
+		if !awaits && !rejoins {
 			machines[i].TokenMadeAt = h.StateUpdatedAt
 		}
 	}
@@ -320,7 +323,7 @@ func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDep
 			_, restricted := join.SplitLabels(h.NodeLabels)
 			machines = append(machines, workload.Machine{
 				Host: h.HostKey, ClusterID: h.ClusterID, NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true,
-				Labels: restricted, Certified: len(h.Node.Certificates) > 0,
+				Labels: restricted, Certified: len(h.Node.Certificates) > 0, Rejoins: h.Node.Rejoin.Stamp != "",
 			})
 		}
 	}

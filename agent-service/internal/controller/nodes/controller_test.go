@@ -178,11 +178,41 @@ func TestTokensAreMadeForMachinesThatAreBeingInstalled(t *testing.T) {
 	r := New(t.Context(), Deps{Service: known, Tokens: tokens})
 	machines, hosts, err := r.machines(t.Context(), &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "c"}})
 	require.NoError(t, err)
-	r.ofPlane(machines, hosts, nil)
+	r.ofPlane(machines, hosts, nil, begin)
 	for i, machine := range machines {
 		assert.Equal(t, wanted[hosts[i].State], machine.MakeToken != nil, "%s", hosts[i].State)
 		if machine.MakeToken != nil {
 			assert.Equal(t, begin, machine.TokenMadeAt, "it was made with the first-boot data")
 		}
+	}
+}
+
+// A node that asks for a certificate gets a token, for as long as it asks.
+func TestATokenIsMadeForANodeThatLostItsCertificate(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	lost := domain.Node{Name: "h", Seen: true, Rejoin: domain.Rejoin{Stamp: "s", AskedAt: now.Add(-time.Minute)}}
+	tokens, err := workload.NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		change func(*domain.Node)
+		want   bool
+	}{
+		"it asks":                    {change: func(*domain.Node) {}, want: true},
+		"its Node is Ready":          {change: func(n *domain.Node) { n.Ready = true }},
+		"its Node was deleted":       {change: func(n *domain.Node) { n.Seen = false }},
+		"it has a certificate again": {change: func(n *domain.Node) { n.Rejoin.AskedAt = time.Time{} }},
+		"it is off since yesterday":  {change: func(n *domain.Node) { n.Rejoin.AskedAt = now.Add(-24 * time.Hour) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c", State: lifecycle.AddedToExistingCluster, Node: lost}
+			c.change(&h.Node)
+			r := New(t.Context(), Deps{Service: &service{hosts: []domain.Host{h}}, Tokens: tokens})
+			machines, hosts, err := r.machines(t.Context(), &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "c"}})
+			require.NoError(t, err)
+			r.ofPlane(machines, hosts, nil, now)
+			assert.Equal(t, c.want, machines[0].MakeToken != nil)
+			assert.True(t, machines[0].TokenMadeAt.IsZero(), "it is made at once")
+			assert.True(t, machines[0].Rejoins)
+		})
 	}
 }

@@ -230,7 +230,7 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 		until = r.drainsSince(h).Add(r.drainTimeout(ctx, h))
 	}
 	former := *h
-	former.ClusterID, former.Stamps.Binding = release.ClusterID, release.Binding
+	former.ClusterID, former.Stamps.Binding, former.Node.Rejoin.Stamp = release.ClusterID, release.Binding, release.Rejoin
 	departure := workload.Departure{NodeName: release.NodeName, TokenID: r.Tokens.ID(&former), Since: release.StartedAt.Add(clockSkew), DrainUntil: until}
 	if !r.asks(release.ClusterID) {
 		return false, "", awayError{errAsked}

@@ -1,0 +1,96 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resident keeps what installed systems say of themselves when they ask for instructions, and finds what they join their cluster with again.
+package resident
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/hostsync"
+	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
+)
+
+// Systems are those of all hosts. Its methods are safe for concurrent use.
+type Systems struct {
+	engine *transaction.Engine
+	memory *hostsync.Sync
+	rejoin func(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error)
+	log    *zap.Logger
+}
+
+// New returns the systems of hosts that transactions of the engine read and write. Rejoin is what a host joins its cluster with again, nil where hosts join none.
+func New(engine *transaction.Engine, memory *hostsync.Sync, rejoin func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), log *zap.Logger) Systems {
+	return Systems{engine, memory, rejoin, log}
+}
+
+// NoteResident keeps that the installed system of a host asks for instructions: it can be asked to restart into the discovery image.
+func (s Systems) NoteResident(ctx context.Context, known *domain.Host) error {
+	if known.Resident || lifecycle.Busy(known.State) && !lifecycle.AfterReboot(known.Progress.Stage) {
+		return nil
+	}
+	return s.change(ctx, known.HostKey, func(_ *transaction.Work, h *domain.Host) { h.Resident = true })
+}
+
+// NoteKubelet keeps what the installed system of a host, with a token that carries stamps, says of the client certificate of its kubelet. A poll without news writes nothing, and a
+// token that has ended, or is not of an installed system, changes nothing.
+func (s Systems) NoteKubelet(ctx context.Context, key domain.HostKey, carried domain.Stamps, said agentproto.KubeletCertificate) error {
+	e, err := s.memory.Entry(ctx, key)
+	if err != nil {
+		return err
+	}
+	known := e.Host()
+	if !installed(known, carried) {
+		return nil
+	}
+	after, plan := *known, &hostplan.Plan{Now: s.engine.Now(), NewStamp: transaction.NewStamp}
+	if plan.TakeCertificate(&after, said); after.Node.Rejoin == known.Node.Rejoin {
+		return nil
+	}
+	return s.change(ctx, key, func(w *transaction.Work, h *domain.Host) {
+		if installed(h, carried) {
+			w.TakeCertificate(h, said)
+		}
+	})
+}
+
+// installed says whether a token that carries stamps is that of the present installed system of a host.
+func installed(h *domain.Host, carried domain.Stamps) bool {
+	return carried.Registration == "" && carried.Binding != "" && h.Stamps.Accept(carried)
+}
+
+func (s Systems) change(ctx context.Context, key domain.HostKey, do func(*transaction.Work, *domain.Host)) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		h, _, err := w.Reach(ctx, domain.Machine, key)
+		if err == nil {
+			do(w, h)
+		}
+		return err
+	}, s.engine.Hosts.ClusterOf(key))
+}
+
+// Kubeconfig is what the kubelet of a host asks for another certificate with, empty where it has one, or where that is not known at the moment: it is asked for again.
+func (s Systems) Kubeconfig(ctx context.Context, h *domain.Host, cluster func(context.Context, string) (*domain.Cluster, error)) string {
+	if s.rejoin == nil || !h.Rejoins() {
+		return ""
+	}
+	c, err := cluster(ctx, h.ClusterID)
+	var values *join.Values
+	if err == nil {
+		values, err = s.rejoin(ctx, h, c)
+	}
+	if err != nil {
+		s.log.Warn("a machine that lost its certificate cannot join its cluster again at the moment", zap.Stringer("host", h.HostKey), zap.Error(err))
+	}
+	if err != nil || values == nil {
+		return ""
+	}
+	return values.BootstrapKubeconfig()
+}
