@@ -91,7 +91,7 @@ func hasPlugin(t *testing.T, dist string) {
 func hasOperations(t *testing.T, dist string) {
 	t.Helper()
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
-	require.NoError(t, os.WriteFile(kubectl, []byte("#!/bin/sh\necho \"$@\" >&2\nexit 1\n"), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(kubectl, []byte("#!/bin/sh\necho \"$@\" >&2\nexit 1\n"), 0o700))
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `tar -xzf "$1" && cd muster-operations-0.2.0 && ls hack && exec hack/uninstall ipam-operator`, "sh",
 		filepath.Join(dist, "muster-operations-0.2.0.tgz"))
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "KUBECTL="+kubectl)
