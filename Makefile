@@ -20,8 +20,8 @@ OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages of a module under test at once: each may start a control plane of its own, and an idle one takes its share of a processor.
 PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 8 ? 4 : n > 2 ? n / 2 : 1 )))
-# Suites under test at once: their tests wait, but more of them compute too much.
-JOBS ?= 2
+# Suites under test at once: their tests wait, so that three with one package each keep two processors busy.
+JOBS ?= 3
 # The race detector needs a C compiler, and all libraries compiled once more. Packages run with it whose files, tests included,
 # start goroutines, select, lock, or have code called in goroutines of others (servers, managers, caches): bin/raced derives the
 # list from the sources. Rules, parsers and types run without it: "bin/raced -not MODULE" lists those packages.
