@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
@@ -147,6 +148,45 @@ func TestOtherSystemsJoinByTheirTemplates(t *testing.T) {
 			assert.Contains(t, system.units["kube-proxy.service"], waits)
 			assert.True(t, strings.HasPrefix(joined, waits+"\nrm -f "+join.BootstrapKubeconfigPath), "a kubelet that starts again before it has a certificate needs the token")
 			assert.Contains(t, joined, "/api/assisted-install/v2/infra-envs/e/hosts/h/progress")
+		})
+	}
+}
+
+// The kubelet leaves tls-server-name out of the kubeconfig that it makes of its bootstrap kubeconfig, and that it and kube-proxy start with.
+func TestOtherSystemsVerifyTheServerForItsName(t *testing.T) {
+	const script = "/etc/muster/server-name.sh"
+	for _, name := range templates {
+		t.Run(name, func(t *testing.T) {
+			values := joining()
+			values.Join.TLSServerName = "api.blue.example.com"
+			_, system := render(t, name, values)
+			for _, unit := range []string{"kubelet.service", "kube-proxy.service"} {
+				assert.Regexp(t, `(?m)^ExecStartPre=/bin/sh `+script+`\nExecStart=`, system.units[unit], unit)
+			}
+			path := filepath.Join(t.TempDir(), "kubelet.conf")
+			mends := func() {
+				out, err := exec.CommandContext(t.Context(), "/bin/sh", "-ec", strings.ReplaceAll(system.files[script].content, join.KubeconfigPath, path)).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+			}
+			mends()
+			assert.NoFileExists(t, path, "the kubelet has not asked yet")
+			require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
+				Clusters:       map[string]*clientcmdapi.Cluster{"default-cluster": {Server: values.Join.Server, CertificateAuthorityData: []byte(values.Join.CA)}},
+				Contexts:       map[string]*clientcmdapi.Context{"default-context": {Cluster: "default-cluster"}},
+				CurrentContext: "default-context",
+			}, path))
+			for range 2 {
+				mends()
+				config, err := clientcmd.BuildConfigFromFlags("", path)
+				require.NoError(t, err)
+				assert.Equal(t, values.Join.TLSServerName, config.ServerName)
+				assert.Equal(t, values.Join.Server, config.Host)
+				assert.Equal(t, values.Join.CA, string(config.CAData))
+			}
+			values.Join.TLSServerName = ""
+			_, system = render(t, name, values)
+			assert.NotContains(t, system.files, script)
+			assert.NotContains(t, system.units["kubelet.service"], script)
 		})
 	}
 }

@@ -104,8 +104,10 @@ type Taint struct {
 
 var (
 	nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	token    = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-	version  = regexp.MustCompile(`^v1\.\d+\.\d+`)
+	// serverName is a DNS name or an address: templates write it into scripts.
+	serverName = regexp.MustCompile(`^[-A-Za-z0-9._:]+$`)
+	token      = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	version    = regexp.MustCompile(`^v1\.\d+\.\d+`)
 )
 
 // Read reads the file Path.
@@ -129,6 +131,7 @@ func (v Values) Validate() error {
 	server, err := url.Parse(v.Server)
 	check(err == nil && server.Scheme == "https" && server.Host != "" && server.User == nil && strings.Trim(server.Path, "/") == "",
 		"server is not a URL of the form https://host:port")
+	check(v.TLSServerName == "" || len(v.TLSServerName) <= 253 && serverName.MatchString(v.TLSServerName), "tls-server-name is not a DNS name")
 	block, _ := pem.Decode([]byte(v.CA))
 	check(block != nil && block.Type == "CERTIFICATE", "ca holds no PEM certificate")
 	check(v.Token == "" || token.MatchString(v.Token), "token is not a bootstrap token of the form abcdef.0123456789abcdef")

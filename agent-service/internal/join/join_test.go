@@ -71,6 +71,19 @@ func TestNoErrorQuotesTheToken(t *testing.T) {
 	assert.NotContains(t, v.Validate().Error(), secret)
 }
 
+// Templates write the name into scripts.
+func TestTheNameOfTheServerIsOne(t *testing.T) {
+	v := values()
+	for _, name := range []string{"", "kubernetes", "API.blue.example.com", "192.0.2.1", "2001:db8::1"} {
+		v.TLSServerName = name
+		require.NoError(t, v.Validate(), name)
+	}
+	for _, name := range []string{"a b", "a/'; reboot; '", "a\nb", strings.Repeat("a", 254)} {
+		v.TLSServerName = name
+		require.ErrorContains(t, v.Validate(), "tls-server-name is not a DNS name", name)
+	}
+}
+
 func TestTheKubeletVerifiesTheServerAndIsVerified(t *testing.T) {
 	v := values()
 	v.TLSServerName = "kubernetes"

@@ -106,14 +106,14 @@ func (n node) programs() []supervise.Program {
 			needed = append(needed, controlplane.Answers)
 		}
 		programs = append(programs,
-			supervise.Program{Name: "kubelet", After: needed, Run: n.process(kubeletPath, kubeletArguments(n.values)...), Ready: healthy(kubeletHealth)},
+			supervise.Program{Name: "kubelet", After: needed, Run: n.client(kubeletPath, kubeletArguments(n.values)...), Ready: healthy(kubeletHealth)},
 			supervise.Program{Name: "certificate", Once: true, Run: func(ctx context.Context) error {
 				return joinFiles{join.Path, join.BootstrapKubeconfigPath, join.ClientCertificatePath}.forgetToken(ctx, n.values, unix.Sync)
 			}},
-			supervise.Program{Name: "kube-proxy", After: []string{"certificate"}, Run: n.process(kubeProxyPath, kubeProxyArguments(n.values)...)},
+			supervise.Program{Name: "kube-proxy", After: []string{"certificate"}, Run: n.client(kubeProxyPath, kubeProxyArguments(n.values)...)},
 		)
 		if n.values.Network == join.HostGateway {
-			programs = append(programs, supervise.Program{Name: "pod-network", After: []string{"certificate"}, Run: n.process(podNetworkPath, podNetworkArguments(n.values)...)})
+			programs = append(programs, supervise.Program{Name: "pod-network", After: []string{"certificate"}, Run: n.client(podNetworkPath, podNetworkArguments(n.values)...)})
 		}
 	}
 	if _, err := os.Stat(hostPath); err == nil {
@@ -146,6 +146,17 @@ func (n node) reports() []supervise.Program {
 		return os.WriteFile(reportedPath, nil, 0o600)
 	}
 	return []supervise.Program{report("Configuring", "network"), report("Joined", "report Configuring", "certificate"), done}
+}
+
+// client is process for a program that reaches the API server by the kubelet's kubeconfig.
+func (n node) client(path string, arguments ...string) func(context.Context) error {
+	run := n.process(path, arguments...)
+	return func(ctx context.Context) error {
+		if err := keepServerName(join.KubeconfigPath, n.values.TLSServerName); err != nil {
+			say("%v", err)
+		}
+		return run(ctx)
+	}
 }
 
 // process is a program with a log of its own.
