@@ -31,12 +31,32 @@ func New(engine *transaction.Engine, memory *hostsync.Sync, rejoin func(context.
 	return Systems{engine, memory, rejoin, log}
 }
 
-// NoteResident keeps that the installed system of a host asks for instructions: it can be asked to restart into the discovery image.
-func (s Systems) NoteResident(ctx context.Context, known *domain.Host) error {
-	if known.Resident || lifecycle.Busy(known.State) && !lifecycle.AfterReboot(known.Progress.Stage) {
+// NoteResident keeps that the installed system of a host asks for instructions, with a token that carries stamps: it can be asked to restart into the discovery image. A host that was
+// installed, and booted the discovery image by mistake, is what it was when its system asks again, which reports no stage a second time.
+func (s Systems) NoteResident(ctx context.Context, known *domain.Host, carried domain.Stamps) error {
+	returned := returns(known, carried)
+	if !returned && (known.Resident || lifecycle.Busy(known.State) && !lifecycle.AfterReboot(known.Progress.Stage)) {
 		return nil
 	}
-	return s.change(ctx, known.HostKey, func(_ *transaction.Work, h *domain.Host) { h.Resident = true })
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		h, _, err := w.Reach(ctx, domain.Machine, known.HostKey)
+		if err != nil {
+			return err
+		}
+		h.Resident = true
+		if !returns(h, carried) {
+			return nil
+		}
+		if err := w.ActBecause(ctx, h, lifecycle.Progress, nil, lifecycle.StageDone, ""); err != nil {
+			return err
+		}
+		return w.Refresh(ctx, h)
+	}, s.engine.Hosts.ClusterOf(known.HostKey))
+}
+
+// returns is true for a host whose installation was done, that waits for its user to boot it from its disk, and whose installed system asks.
+func returns(h *domain.Host, carried domain.Stamps) bool {
+	return h.State == lifecycle.InstallingPendingUserAction && h.Progress.Stage == lifecycle.StageDone && installed(h, carried)
 }
 
 // NoteKubelet keeps what the installed system of a host, with a token that carries stamps, says of the client certificate of its kubelet. A poll without news writes nothing, and a

@@ -138,7 +138,7 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 	var of []agentproto.StepType
 	if carried != nil && carried.Registration == "" && known.Stamps != (domain.Stamps{}) { // tokens of v0.1 carried no stamps, those of agents neither
 		of = ofResident
-		if err := s.NoteResident(ctx, known); err != nil {
+		if err := s.NoteResident(ctx, known, *carried); err != nil {
 			return Instructions{}, err
 		}
 	}
