@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/addressplan"
+	"github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -78,6 +79,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	seen, err := r.observe(ctx, owner, found)
 	if err != nil || seen == nil {
 		return ctrl.Result{}, err
+	}
+	if agent.InstalledBefore(owner, seen.Host) { // the service lost its data since: the host is restored as installed, with the addresses of its claims
+		return ctrl.Result{RequeueAfter: r.LookInterval}, nil
 	}
 	if err := r.execute(ctx, owner, found, seen, addressplan.Plan(seen)); err != nil {
 		return ctrl.Result{}, err

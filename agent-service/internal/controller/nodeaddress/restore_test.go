@@ -1,0 +1,73 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeaddress
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+func (h hosts) Inventory(_ context.Context, _ domain.Principal, key domain.HostKey) ([]byte, error) {
+	return nil, domain.RefuseUnknown("Inventory", key.HostID)
+}
+
+func (h hosts) NoteAddressing(context.Context, *domain.Host, domain.Addressing) error { return nil }
+
+// After a loss of its data, the service knows a machine first that boots the discovery image as free. It is restored as installed a moment later, and its system starts with its addresses again.
+func TestAnInstalledMachineKeepsItsAddressesWhenTheDatabaseIsLost(t *testing.T) {
+	const id = "00000000-0000-0000-0000-000000000001"
+	installed := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for sentence, test := range map[string]struct {
+		host domain.Host
+		gone bool
+	}{
+		"free, as far as the service knows": {domain.Host{State: lifecycle.DiscoveringUnbound}, false},
+		"freed since it was installed":      {domain.Host{State: lifecycle.KnownUnbound, InstalledAt: installed}, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			require.NoError(t, agentv1.AddToScheme(scheme))
+			require.NoError(t, ipamv1.AddToScheme(scheme))
+			one := &agentv1.Agent{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: id, UID: "a", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "InfraEnv", Name: "e", UID: "e"}}},
+				Status: agentv1.AgentStatus{
+					DebugInfo: agentv1.AgentDebugInfo{EventsURL: "https://s/v2/events?cluster_id=c&host_id=h"},
+					Progress:  agentv1.HostProgress{CurrentStage: string(lifecycle.StageDone), StageUpdateTime: &metav1.Time{Time: installed}},
+				},
+			}
+			infraEnv := &agentv1.InfraEnv{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "e", UID: "e"}, Spec: agentv1.InfraEnvSpec{NodeAddresses: []agentv1.NodeAddressPool{{Name: "rack"}}},
+			}
+			claim := IPClaims().newClaim(one, id+"-0123456789", domain.AddressPool{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPPoolKind, Name: "rack"})
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(one, infraEnv, claim).
+				WithIndex(&agentv1.InfraEnv{}, infraenv.UIDIndex, func(o client.Object) []string { return []string{string(o.GetUID())} }).Build()
+			test.host.HostKey = domain.HostKey{InfraEnvID: "e", HostID: id}
+			known := hosts{known: map[domain.HostKey]domain.Host{test.host.HostKey: test.host}}
+			r := New(Deps{Client: api, Live: api, Claims: claimsOf{Client: api}, Service: known, Kinds: []Kind{IPClaims()}})
+			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(one)})
+			if !apierrors.IsConflict(err) { // the deletion is a change of the claim: its finalizer goes with the next pass
+				require.NoError(t, err)
+			}
+			is := &ipamv1.IPClaim{}
+			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(claim), is))
+			assert.Equal(t, test.gone, is.DeletionTimestamp != nil)
+		})
+	}
+}
