@@ -1016,6 +1016,29 @@ func TestAHostThatCameBackWithoutItsPastIsRestored(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInstalled, restored.Status, "a database from before the installation says less than the custom resource")
 }
 
+// A restored host reports its hardware no more. Its Node is found by its name, and certificates are approved for its addresses, as they are when the host is released.
+func TestARestoredHostIsTheNodeThatItWas(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	e := w.infraEnv(domain.Kubernetes)
+	c, err := w.CreateCluster(t.Context(), domain.Kubernetes, domain.NewCluster{
+		Name: "c", Restored: &domain.Restored{InstalledAt: w.clock(), Kubeconfig: "k"}, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},
+	})
+	require.NoError(t, err)
+	from := domain.RestoredHost{ClusterID: c.ID, DayTwo: true, InstalledAt: w.clock(), Hostname: "worker-7", Addresses: []string{"192.0.2.77/24"}}
+	h, err := w.RestoreHost(t.Context(), domain.Kubernetes, domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, from)
+	require.NoError(t, err)
+	assert.Equal(t, "worker-7", h.Hostname())
+	require.Len(t, h.HeldAddresses(), 1)
+	assert.Equal(t, "192.0.2.77", h.HeldAddresses()[0].Address.String())
+	known, err := w.GetHost(t.Context(), admin, w.register(e, "other"))
+	require.NoError(t, err)
+	h, err = w.RestoreHost(t.Context(), domain.Kubernetes, known.HostKey, from)
+	require.NoError(t, err)
+	assert.Equal(t, "other", h.Hostname(), "it has reported meanwhile")
+	assert.Equal(t, known.Summary.Addresses, h.Summary.Addresses)
+}
+
 // A backup may be of the minutes in which a host was written, or of a time at which its first installation had failed.
 func TestAHostThatABackupHasHalfInstalledIsRestored(t *testing.T) {
 	t.Parallel()

@@ -196,6 +196,10 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	if len(h.Summary.MACAddresses) == 0 {
 		h.Summary.MACAddresses = from.MACAddresses
 	}
+	h.Summary.Hostname = cmp.Or(h.Summary.Hostname, from.Hostname)
+	if len(h.Summary.Addresses) == 0 {
+		h.Summary.Addresses = from.Addresses
+	}
 	h.State, h.StateInfo, h.StateUpdatedAt = lifecycle.Installed, infoRestored, w.Now
 	if h.DayTwo {
 		h.State = lifecycle.AddedToExistingCluster

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 	status := &seen.agent.Status
 	_, err = r.Service.RestoreHost(ctx, domain.Kubernetes, seen.key, domain.RestoredHost{
 		ClusterID: was.clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
-		MACAddresses: macs(status.Inventory.Interfaces),
+		MACAddresses: macs(status.Inventory.Interfaces), Hostname: status.Inventory.Hostname, Addresses: addressesOf(status.Inventory.Interfaces),
 	})
 	if domain.ReasonOf(err) == "ClusterNotInstalled" {
 		seen.waits, err = r.comesBack(ctx, deployment)
@@ -134,6 +135,15 @@ func macs(interfaces []agentv1.Interface) []string {
 		}
 	}
 	return found
+}
+
+// addressesOf are those of the interfaces, with prefix length, no more than a host has of an inventory.
+func addressesOf(interfaces []agentv1.Interface) []string {
+	var found []string
+	for i := range interfaces {
+		found = append(found, slices.Concat(interfaces[i].IPV4Addresses, interfaces[i].IPV6Addresses)...)
+	}
+	return cut(found, maxAddresses)
 }
 
 // lostRelease is true for an Agent whose status says that its machine is not free yet, where the host h knows of no release: the service lost its data since, or works with those of before.

@@ -35,3 +35,15 @@ func TestAnAgentKnowsOfAnInstallationThatItsHostMissed(t *testing.T) {
 		assert.False(t, InstalledBefore(agent, h), "%s", state)
 	}
 }
+
+// The name and the addresses that certificates of a Node are approved for are those of the inventory that the status keeps.
+func TestAnAgentKnowsTheAddressesOfItsHost(t *testing.T) {
+	interfaces := []agentv1.Interface{
+		{MacAddress: "52:54:00:AA:00:01", IPV4Addresses: []string{"192.0.2.7/24"}, IPV6Addresses: []string{"2001:db8::7/64"}}, {}, {IPV4Addresses: []string{"198.51.100.7/24"}},
+	}
+	assert.Equal(t, []string{"192.0.2.7/24", "2001:db8::7/64", "198.51.100.7/24"}, addressesOf(interfaces))
+	for range maxAddresses {
+		interfaces = append(interfaces, interfaces[0])
+	}
+	assert.Len(t, addressesOf(interfaces), maxAddresses)
+}
