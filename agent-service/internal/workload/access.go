@@ -38,6 +38,9 @@ type Access struct {
 	kubeconfig []byte
 }
 
+// KubernetesVersion is that of the API server, v1.2.3.
+func (a *Access) KubernetesVersion() string { return a.values.KubernetesVersion }
+
 // String hides the credentials.
 func (*Access) String() string { return "[node access]" }
 

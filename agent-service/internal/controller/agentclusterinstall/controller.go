@@ -28,11 +28,12 @@ import (
 // Finalizer keeps an AgentClusterInstall until the service has forgotten the cluster.
 const Finalizer = "agentclusterinstall.agent-install.openshift.io/ai-deprovision"
 
-// look is how often pull secrets are read again, and missing is how often something is looked for that is not there: Secrets are not watched, which would
-// need the right to read all of them.
+// look is how often Secrets are read again, missing is how often something is looked for that is not there, and unread how often node access is that hosts wait for, too: Secrets are not
+// watched, which would need the right to read all of them.
 const (
 	look    = 5 * time.Minute
 	missing = 15 * time.Second
+	unread  = time.Minute
 )
 
 // Service is what the controller needs of the service.
@@ -113,6 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	switch {
 	case seen.obstacle != nil:
 		return ctrl.Result{RequeueAfter: missing}, err
+	case seen.unread:
+		return ctrl.Result{RequeueAfter: unread}, err
 	case seen.rest > 0:
 		return ctrl.Result{RequeueAfter: min(seen.rest, look)}, err
 	}

@@ -40,6 +40,8 @@ type snapshot struct {
 	restored *domain.Restored
 	// obstacle is why the spec is not applied, refusal why the installation did not begin.
 	obstacle, refusal error
+	// unread says that the version is not that of the node access, which cannot be read at the moment.
+	unread bool
 	// rest is how long the installation waits before it begins again by itself.
 	rest time.Duration
 }
@@ -113,6 +115,9 @@ func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef)
 	if c := seen.cluster; domain.ReasonOf(err) == imageSetMissing && c != nil && hostplan.TakesDayTwo(c) {
 		seen.version, seen.architecture, err = c.OpenshiftVersion, c.CPUArchitecture, nil // image sets of former versions are deleted while clusters run them
+	}
+	if err == nil {
+		err = r.ofNodes(ctx, seen)
 	}
 	if err != nil {
 		return err
