@@ -115,7 +115,7 @@ func (k *kube) addBareMetalHosts(ctx context.Context, mgr ctrl.Manager, joining 
 	if err := clusterpower.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Order: k.order, Clock: clock.RealClock{}})
+	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Service: k.service, Order: k.order, Clock: clock.RealClock{}})
 	if err := power.SetupWithManager(mgr, joining.Changes()); err != nil {
 		return err
 	}

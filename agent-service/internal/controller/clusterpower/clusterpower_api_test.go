@@ -219,7 +219,7 @@ func (s *site) replica(before <-chan struct{}, write func(do func() error) error
 	s.nodes.mu.Lock()
 	s.nodes.readers = append(s.nodes.readers, changes)
 	s.nodes.mu.Unlock()
-	require.NoError(s, New(Deps{Client: faulty, Nodes: s.nodes, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: clock.RealClock{}}).SetupWithManager(mgr, changes))
+	require.NoError(s, New(Deps{Client: faulty, Nodes: s.nodes, Service: hosts{}, Order: &precedence.Order{Clock: clock.RealClock{}}, Clock: clock.RealClock{}}).SetupWithManager(mgr, changes))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

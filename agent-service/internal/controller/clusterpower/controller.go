@@ -22,6 +22,7 @@ import (
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -43,10 +44,16 @@ type Nodes interface {
 	NodeReady(cluster types.NamespacedName, node string) (ready, known bool)
 }
 
+// Service is what the controller needs of the service.
+type Service interface {
+	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+}
+
 // Deps are what a Reconciler works with; all are required.
 type Deps struct {
-	Client client.Client
-	Nodes  Nodes
+	Client  client.Client
+	Nodes   Nodes
+	Service Service
 	// Order is what waits for what.
 	Order *precedence.Order
 	Clock clock.PassiveClock
@@ -135,6 +142,12 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (powerpl
 func (r *Reconciler) machine(ctx context.Context, cluster client.ObjectKey, agent *agentv1.Agent, state lifecycle.State) (m powerplan.Machine, answers bool, err error) {
 	m = powerplan.Machine{Agent: agent.Name, Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname, agent.Name)), Installing: !lifecycle.WasInstalled(state)}
 	m.NodeReady, answers = r.Nodes.NodeReady(cluster, m.Node)
+	if answers && !m.NodeReady && !m.Installing { // a Node keeps the name that its machine was installed with, whatever the Agent states since
+		if known, err := r.Service.GetHost(ctx, domain.Kubernetes, agentctl.HostKey(agent)); err == nil && known.Node.Name != "" && known.Node.Name != m.Node {
+			m.Node = known.Node.Name
+			m.NodeReady, answers = r.Nodes.NodeReady(cluster, m.Node)
+		}
+	}
 	m.NodeReady = m.NodeReady && answers
 	key := hostOf(agent)
 	if key.Name == "" {
