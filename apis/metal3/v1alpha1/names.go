@@ -18,6 +18,8 @@ const (
 	RebootAnnotation = "reboot.metal3.io"
 	// DetachedAnnotation takes a host out of management without deleting it.
 	DetachedAnnotation = "baremetalhost.metal3.io/detached"
+	// DeleteForMoveAnnotation is what "clusterctl move" writes on a host that it has made in another cluster and deletes here, in the place of all its annotations: a pause among them.
+	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
 	// BareMetalHostFinalizer is held by the operator that manages a host.
 	BareMetalHostFinalizer = "baremetalhost.metal3.io"
 	// HardwareDataFinalizer is what baremetal-operator puts on each HardwareData that it makes. It goes with the host.

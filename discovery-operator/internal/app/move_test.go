@@ -9,9 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 )
 
 // TestAStatusMovesWithItsHost pauses a host as tools do that move objects between clusters, removes it, and makes it anew as they do: without status.
@@ -74,5 +76,56 @@ func TestAStatusMovesWithItsHost(t *testing.T) {
 		})
 		require.NotNil(t, odd.Status.HardwareDetails, "what Cluster API's provider leaves out of the annotation is in HardwareData")
 		assert.Equal(t, "moved", odd.Status.HardwareDetails.Hostname)
+	})
+}
+
+// TestAHostThatIsMovedAwayKeepsItsMachine deletes hosts as "clusterctl move" does when it has made them in another cluster: it replaces all annotations by its mark, a pause among
+// them, deletes the host, and only then takes the finalizers off. Here it is cut off before that.
+func TestAHostThatIsMovedAwayKeepsItsMachine(t *testing.T) {
+	const mark = `[{"op":"add","path":"/metadata/annotations","value":{"clusterctl.cluster.x-k8s.io/delete-for-move":""}}]`
+	cut := func(w *testEnv, h *metal3v1.BareMetalHost) {
+		require.NoError(t, w.Patch(t.Context(), h, client.RawPatch(types.JSONPatchType, []byte(mark))))
+		require.NoError(t, w.Delete(t.Context(), h))
+	}
+	t.Run("one that is provisioned", func(t *testing.T) {
+		w := newTestEnv(t)
+		uuid, h, _ := w.available()
+		w.credentials(h, redfish, true)
+		w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+		w.patch(h, withImage)
+		w.reaches(h, metal3v1.StateProvisioned)
+		w.patch(h, `{"metadata":{"annotations":{"baremetalhost.metal3.io/paused":"metal3.io/capm3"}}}`)
+		_, before, _ := w.rack.Deployed(uuid)
+		cut(w, h)
+		w.gone(h)
+		n, err := w.rack.Managed(t.Context(), uuid)
+		require.NoError(t, err, "its node is the other cluster's")
+		assert.Equal(t, hoststate.Active, n.State)
+		assert.Equal(t, hoststate.PowerOn, n.Power)
+		_, cleanings, _ := w.rack.Deployed(uuid)
+		assert.Equal(t, before, cleanings, "and its disks are not cleaned")
+	})
+	t.Run("one that is held for another operator", func(t *testing.T) {
+		w := newTestEnv(t)
+		uuid := w.enrol(1)
+		w.operate()
+		w.discover("all")
+		h := w.host("node-00001")
+		w.is(h, "it is held", func() bool { return h.HasStatus() && h.Annotations[metal3v1.PausedAnnotation] != "" })
+		cut(w, h)
+		w.gone(h)
+		_, err := w.node(uuid)
+		require.NoError(t, err)
+	})
+	t.Run("a move that is repeated leaves no mark on the other side", func(t *testing.T) {
+		w := newTestEnv(t)
+		w.operate(managing)
+		h := w.register("moved", 1, func(h *metal3v1.BareMetalHost) {
+			h.Annotations = map[string]string{metal3v1.DeleteForMoveAnnotation: ""}
+		})
+		w.is(h, "the host begins its life", func() bool {
+			_, marked := h.Annotations[metal3v1.DeleteForMoveAnnotation]
+			return h.HasStatus() && !marked
+		})
 	})
 }

@@ -146,6 +146,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if handled, err := movedAway(ctx, r, &host); handled || err != nil {
+		return ctrl.Result{}, err
+	}
 	if approved, err := r.approve(ctx, &host); approved || err != nil {
 		return ctrl.Result{}, err
 	}

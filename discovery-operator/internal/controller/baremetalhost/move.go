@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -114,6 +115,28 @@ func hardwareData(ctx context.Context, live client.Reader, host *metal3v1.BareMe
 		return nil, wrap(err, "looking for the HardwareData of host %s", client.ObjectKeyFromObject(host))
 	}
 	return list.Items[0].Spec.HardwareDetails, nil
+}
+
+// movedAway lets a host go that lives on in another cluster, with its node and its machine as they are. The mover deletes a host before it takes the finalizers off, and may be
+// cut off in between. A host that it made of one that had the mark already, because the move is repeated, begins here without.
+func movedAway(ctx context.Context, r *Reconciler, host *metal3v1.BareMetalHost) (handled bool, err error) {
+	if _, marked := host.Annotations[metal3v1.DeleteForMoveAnnotation]; !marked {
+		return false, nil
+	}
+	ours := controllerutil.ContainsFinalizer(host, metal3v1.DiscoveryFinalizer) || r.ManageHosts && controllerutil.ContainsFinalizer(host, metal3v1.BareMetalHostFinalizer)
+	switch {
+	case host.DeletionTimestamp != nil && ours:
+		if _, err := r.finish(ctx, host, true); err != nil {
+			return true, err
+		}
+		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeKept, "Delete",
+			"Node %s stays in Ironic, and its machine as it is: clusterctl has moved the host to another cluster", host.Status.Provisioning.ID)
+		return true, nil
+	case host.DeletionTimestamp == nil && !host.HasStatus():
+		return true, (&executor{Reconciler: r, host: host}).unset(ctx, metal3v1.DeleteForMoveAnnotation, client.MergeFrom(host))
+	default:
+		return false, nil
+	}
 }
 
 // give writes the status of a host that a user paused into its annotation, so that the host can be moved with it. While the host is paused
