@@ -32,6 +32,8 @@ func AdoptionTask(n Node, d Deployment, p Past) Task {
 		return refusal(metal3v1.ReasonAdoptionFailed, n.LastError)
 	case n.Busy(), n.State != inventory.NodeManageable && n.State != AdoptFailed:
 		return Task{Do: Accept}
+	case d.former(n):
+		return Task{Do: Vacate}
 	case n.Instance != "" && n.Instance != d.Instance:
 		return refusal(metal3v1.ReasonAdoptionFailed, "the node is occupied by instance "+n.Instance+", which is not this host's")
 	case !d.prepared(n):

@@ -72,6 +72,8 @@ var deployKeys = []string{keyImage, keyISO, keyAlgorithm, keyHash, keyChecksum, 
 type Deployment struct {
 	// Instance is the UUID under which the host occupies the node.
 	Instance string
+	// Name is that of the host's node, and Recorded the image that is, or is to be, on the machine. Together they show that the host occupied the node under another UUID, see former.
+	Name, Recorded string
 	// Info is the node's instance_info.
 	Info map[string]any
 	// ISO says that the image is booted, and nothing is written to a disk.
@@ -89,10 +91,23 @@ type Deployment struct {
 
 // RemovalOf reads how a host wants a deployment to end.
 func RemovalOf(h *metal3v1.BareMetalHost) Deployment {
-	return Deployment{
-		Instance: string(h.UID), Manual: !h.HasPowerControl(), Clean: h.Spec.AutomatedCleaningMode != "disabled", Info: map[string]any{},
+	d := Deployment{
+		Instance: string(h.UID), Name: NodeName(h), Manual: !h.HasPowerControl(), Clean: h.Spec.AutomatedCleaningMode != "disabled", Info: map[string]any{},
 		Used: h.Status.OperationHistory.Provision.End != nil,
 	}
+	for _, image := range []*metal3v1.Image{h.Spec.Image, h.Status.Provisioning.Image} {
+		if image != nil && image.URL != "" {
+			d.Recorded = image.URL
+		}
+	}
+	return d
+}
+
+// former reports whether the host itself occupies a node, from before it was moved to another cluster, where it has another UID: the node has its name and its image.
+// Ironic replaces no instance by another one: it is removed before.
+func (d Deployment) former(n Node) bool {
+	on := image(n.Deployment)
+	return n.Instance != "" && n.Instance != d.Instance && n.Name == d.Name && on != "" && shows(on, d.Recorded)
 }
 
 // DeploymentOf reads what a host wants to have deployed. It fails with a sentence for the user.
@@ -256,7 +271,7 @@ func DeploymentTask(n Node, d Deployment, p Past) Task {
 	switch {
 	case n.Busy():
 		return Task{Do: Await, Reason: metal3v1.ReasonProvisioning, Why: "Ironic works on the node."}
-	case n.Instance != "" && n.Instance != d.Instance:
+	case n.Instance != "" && n.Instance != d.Instance && !d.former(n):
 		return refusal(metal3v1.ReasonDeploymentFailed, "the node is occupied by instance "+n.Instance+", which is not this host's")
 	}
 	switch n.State {
@@ -284,6 +299,8 @@ func (d Deployment) approach(n Node, p Past) Task {
 		return refusal(metal3v1.ReasonNodeRefused, "the node is in maintenance: take it out of maintenance in Ironic")
 	case d.Manual && !n.manual():
 		return Task{Do: Enrol}
+	case d.former(n):
+		return Task{Do: Vacate}
 	case n.unprovided():
 		return d.provide(n, p)
 	case n.State == inventory.NodeAvailable:
@@ -328,8 +345,11 @@ func (d Deployment) start(n Node, p Past) Task {
 
 // retry asks for a deployment that failed once more. Ironic changes driver and interfaces of a node only where nothing was deployed, so what failed is ended before.
 func (d Deployment) retry(n Node, p Past) Task {
-	if !d.DeployedBy(n.Deploy) || d.Manual && !n.manual() {
+	switch {
+	case !d.DeployedBy(n.Deploy) || d.Manual && !n.manual():
 		return Task{Do: Ask, Ask: AskDelete}
+	case d.former(n):
+		return Task{Do: Vacate}
 	}
 	return d.start(n, p)
 }
@@ -437,7 +457,7 @@ func RemovalTask(n Node, d Deployment, p Past) Task {
 		return Task{Do: SetCleaning}
 	case n.State == inventory.NodeManageable && p.Reported && n.cleans(true): // it was led out of a cleaning that failed
 		return Task{Do: Ask, Ask: AskProvide}
-	case n.Instance != "" && n.Instance == d.Instance:
+	case n.Instance != "" && n.Instance == d.Instance, d.former(n):
 		return Task{Do: Vacate}
 	case n.State == AdoptFailed: // Ironic neither inspects such a node nor deploys on it
 		return Task{Do: Ask, Ask: AskManage}

@@ -202,6 +202,45 @@ func TestADeploymentStepByStep(t *testing.T) {
 	assert.Equal(t, hoststate.Prepare, got.Do, "with a checksum that was corrected")
 }
 
+// TestAHostThatMovedGoesOn gives a host another UID, as tools do that move it to another cluster, while its image comes or goes.
+func TestAHostThatMovedGoesOn(t *testing.T) {
+	again := hoststate.Past{Reported: true}
+	moved := deployable(func(h *metal3v1.BareMetalHost) {
+		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
+		h.Status.Provisioning.Image = h.Spec.Image.DeepCopy()
+		h.UID = "22222222-2222-4222-8222-222222222222"
+	})
+	former := func(n *hoststate.Node) { n.Name, n.Driver, n.PowerBy = "site~node-1", "redfish", "redfish" }
+	other := func(n *hoststate.Node) { n.Name = "site~node-2" }
+	image := func(n *hoststate.Node) { n.Deployment["image_source"] = "6a9cd1f2-0000-4000-8000-000000000001" }
+	for name, c := range map[string]struct {
+		node hoststate.Node
+		past hoststate.Past
+		do   hoststate.Move
+		ask  string
+	}{
+		"its image is written":                {deployed("wait call-back", former), hoststate.Past{}, hoststate.Await, ""},
+		"its image was written":               {deployed("active", former), hoststate.Past{}, hoststate.Accept, ""},
+		"that failed":                         {deployed("deploy failed", former), hoststate.Past{}, hoststate.Refuse, ""},
+		"and is tried again under its UID":    {deployed("deploy failed", former), again, hoststate.Vacate, ""},
+		"it was about to be deployed":         {deployed("available", former), hoststate.Past{}, hoststate.Vacate, ""},
+		"a deployment that did not end":       {deployed("error", former), again, hoststate.Ask, "deleted"},
+		"a node with the name of another one": {deployed("available", former, other), again, hoststate.Refuse, ""},
+		"a node with another image":           {deployed("deploy failed", former, image), again, hoststate.Refuse, ""},
+	} {
+		d, err := hoststate.DeploymentOf(moved)
+		require.NoError(t, err)
+		got := hoststate.DeploymentTask(c.node, d, c.past)
+		assert.Equal(t, c.do, got.Do, name)
+		assert.Equal(t, c.ask, got.Ask, name)
+	}
+	moved.Spec.Image = nil
+	d := hoststate.RemovalOf(moved)
+	assert.Equal(t, hoststate.Vacate, hoststate.RemovalTask(deployed("available", former), d, hoststate.Past{}).Do, "or nothing could be deployed on it any more")
+	assert.Equal(t, hoststate.Accept, hoststate.RemovalTask(deployed("available", former, image), d, hoststate.Past{}).Do, "another client's")
+	assert.Equal(t, hoststate.Vacate, hoststate.AdoptionTask(deployed(hoststate.AdoptFailed, former), d, again).Do)
+}
+
 func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 	again := hoststate.Past{Reported: true}
 	maintained := func(n *hoststate.Node) { n.Maintenance = true }
