@@ -61,6 +61,8 @@ const (
 	keyFormat     = "image_disk_format"
 	keyRootDevice = "root_device"
 	keyCapability = "capabilities"
+	// keyConfigDrive is where Ironic keeps the config drive of the last deployment that was asked for. It masks it.
+	keyConfigDrive = "configdrive"
 	// KeyPullSecret is the key of instance_info for the credentials of a registry.
 	KeyPullSecret = "image_pull_secret" //nolint:gosec // the name of a key is no secret
 )
@@ -179,6 +181,9 @@ func (d Deployment) prepared(n Node) bool {
 		if !shows(n.Deployment[key], d.Info[key]) {
 			return false
 		}
+	}
+	if d.ISO && n.Deployment[keyConfigDrive] != nil { // it is attached as long as no other one is given
+		return false
 	}
 	return n.Instance == d.Instance && d.DeployedBy(n.Deploy) && n.cleans(d.Clean) && (!d.Manual || n.manual())
 }

@@ -241,6 +241,25 @@ func TestAHostThatMovedGoesOn(t *testing.T) {
 	assert.Equal(t, hoststate.Vacate, hoststate.AdoptionTask(deployed(hoststate.AdoptFailed, former), d, again).Do)
 }
 
+// TestALiveISOLosesTheConfigDriveOfAnEarlierTry has Ironic keep the config drive of a deployment that failed.
+func TestALiveISOLosesTheConfigDriveOfAnEarlierTry(t *testing.T) {
+	d, err := hoststate.DeploymentOf(deployable(func(h *metal3v1.BareMetalHost) {
+		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
+		h.Spec.Image = &metal3v1.Image{URL: "http://images/a.iso", DiskFormat: new("live-iso")}
+	}))
+	require.NoError(t, err)
+	failed := func(drive bool) hoststate.Node {
+		return deployed("deploy failed", func(n *hoststate.Node) {
+			n.Driver, n.PowerBy, n.Deploy = "redfish", "redfish", hoststate.RamdiskDeploy
+			if n.Deployment = maps.Clone(d.Info); drive {
+				n.Deployment["configdrive"] = "******"
+			}
+		})
+	}
+	assert.Equal(t, hoststate.Prepare, hoststate.DeploymentTask(failed(true), d, hoststate.Past{Reported: true}).Do)
+	assert.Equal(t, "active", hoststate.DeploymentTask(failed(false), d, hoststate.Past{Reported: true}).Ask)
+}
+
 func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 	again := hoststate.Past{Reported: true}
 	maintained := func(n *hoststate.Node) { n.Maintenance = true }
