@@ -5,6 +5,7 @@ package baremetalhost
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -65,15 +66,12 @@ func networkData(host *metal3v1.BareMetalHost) *corev1.SecretReference {
 	return host.Spec.NetworkData
 }
 
-// machine reads what the node of the host has to say of its machine, in a state of the node. It is empty for a host that goes, and where a machine is in use: what is
-// deployed there runs on as it was deployed.
+// machine reads what the node of the host has to say of its machine, in a state of the node. It is empty where a machine is in use: what is deployed there runs on as it was
+// deployed. A host that goes does without network data that cannot be read: its machine is still to be cleaned where that is possible.
 func (e *executor) machine(ctx context.Context, state string) (hoststate.Machine, error) {
 	switch state {
 	case "", inventory.NodeEnroll, inventory.NodeManageable, inventory.NodeAvailable, hoststate.InspectFailed:
 	default:
-		return hoststate.Machine{}, nil
-	}
-	if e.host.DeletionTimestamp != nil {
 		return hoststate.Machine{}, nil
 	}
 	m := hoststate.MachineOf(e.host)
@@ -81,21 +79,31 @@ func (e *executor) machine(ctx context.Context, state string) (hoststate.Machine
 	if name == "" {
 		return m, nil
 	}
+	network, err := e.ramdiskNetwork(ctx, name)
+	if errors.Is(err, hoststate.ErrNetwork) && e.host.DeletionTimestamp != nil {
+		return m, nil
+	}
+	m.Network = network
+	return m, err
+}
+
+// ramdiskNetwork reads the network data of ramdisks from a Secret.
+func (e *executor) ramdiskNetwork(ctx context.Context, name string) (network map[string]any, err error) {
 	var secret corev1.Secret
-	err := e.Live.Get(ctx, types.NamespacedName{Namespace: e.host.Namespace, Name: name}, &secret)
+	err = e.Live.Get(ctx, types.NamespacedName{Namespace: e.host.Namespace, Name: name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return m, fmt.Errorf("%w: there is no Secret %s in this namespace, which spec.preprovisioningNetworkDataName names", hoststate.ErrNetwork, name)
+		return nil, fmt.Errorf("%w: there is no Secret %s in this namespace, which spec.preprovisioningNetworkDataName names", hoststate.ErrNetwork, name)
 	} else if err != nil {
-		return m, wrap(err, "reading the Secret of spec.preprovisioningNetworkDataName of host %s", client.ObjectKeyFromObject(e.host))
+		return nil, wrap(err, "reading the Secret of spec.preprovisioningNetworkDataName of host %s", client.ObjectKeyFromObject(e.host))
 	}
 	text, ok := secret.Data["networkData"]
 	if !ok { // without both, it is in another form
 		text = secret.Data["value"]
 	}
-	if yaml.Unmarshal(text, &m.Network) != nil {
-		return m, fmt.Errorf("%w: in the Secret %s it is not a YAML or JSON object", hoststate.ErrNetwork, name)
+	if yaml.Unmarshal(text, &network) != nil {
+		return nil, fmt.Errorf("%w: in the Secret %s it is not a YAML or JSON object", hoststate.ErrNetwork, name)
 	}
-	return m, nil
+	return network, nil
 }
 
 // private adds the credentials of the registry of the image to a deployment.
