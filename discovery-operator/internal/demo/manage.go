@@ -260,7 +260,7 @@ func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hos
 	}
 	n.Name, n.Driver, n.password, n.powerBy = name, a.Driver, a.Password, a.PowerBy
 	delete(n.info, a.Surplus(hoststate.Node{Info: n.info}))
-	maps.Copy(n.info, a.Info)
+	maps.Copy(n.info, a.Lacking(hoststate.Node{Info: n.info}))
 	n.describe(a.Machine)
 	return nil
 }

@@ -54,7 +54,7 @@ func AccessTo(bmc metal3v1.BMCDetails, username, password string) (Access, error
 	}
 	a := Access{Driver: driver, Boot: handover.Boot(bmc.Address), PasswordKey: "redfish_password", Password: password, Info: map[string]string{
 		"redfish_address": transport + "://" + u.Host, "redfish_username": username,
-		"redfish_verify_ca": map[bool]string{true: "False", false: "True"}[bmc.DisableCertificateVerification],
+		keyVerify: map[bool]string{true: "False", false: "True"}[bmc.DisableCertificateVerification],
 	}}
 	// The root of the service names no system: Ironic looks for the only one, as it does without a path.
 	if system := strings.TrimRight(u.Path, "/"); strings.Trim(system, "/") != "" && strings.Trim(system, "/") != "redfish/v1" {
@@ -75,7 +75,7 @@ func ipmi(u *url.URL, username, password string) Access {
 		"ipmi_address": u.Hostname(), "ipmi_username": username,
 	}}
 	if _, port, err := net.SplitHostPort(u.Host); err == nil {
-		a.Info["ipmi_port"] = port
+		a.Info[keyPort] = port
 	}
 	if level := u.Query().Get("privilegelevel"); level != "" {
 		a.Info["ipmi_priv_level"] = level
@@ -83,14 +83,17 @@ func ipmi(u *url.URL, username, password string) Access {
 	return a
 }
 
+// keyPort is the key of driver_info for the port of IPMI, and usualPort the one that Ironic asks without it.
+const keyPort, usualPort = "ipmi_port", "623"
+
 // parts are the keys of driver_info, by that of the password, for a part that an address may lack.
-var parts = map[string]string{"ipmi_password": "ipmi_port", "redfish_password": "redfish_system_id"}
+var parts = map[string]string{"ipmi_password": keyPort, "redfish_password": "redfish_system_id"}
 
 // Surplus is the key of a node's driver_info for a part that its address had and that of this access lacks: with it, Ironic would ask another port or
 // system. It is empty where there is none.
 func (a Access) Surplus(n Node) string {
 	key := parts[a.PasswordKey]
-	if a.Info[key] != "" || n.Info[key] == "" {
+	if a.Info[key] != "" || n.Info[key] == "" || key == keyPort && n.Info[key] == usualPort {
 		return ""
 	}
 	return key
@@ -103,13 +106,28 @@ func (a Access) Boots(n Node) bool {
 
 // Matches reports whether a node has this access already, as far as that can be read: the password cannot.
 func (a Access) Matches(n Node) bool {
-	if n.Driver != a.Driver || a.Surplus(n) != "" || n.KeepOn != nil && *n.KeepOn != a.KeepOn {
-		return false
-	}
+	return n.Driver == a.Driver && a.Surplus(n) == "" && (n.KeepOn == nil || *n.KeepOn == a.KeepOn) && len(a.Lacking(n)) == 0
+}
+
+// keyVerify is the key of driver_info that says whether the certificate of a management controller is verified: a boolean, or the path of the authorities that are trusted
+// on the machine of Ironic. Without it, it is verified.
+const keyVerify = "redfish_verify_ca"
+
+// unverified are the values, in lower case, with which Ironic verifies no certificate.
+var unverified = []string{"0", "f", "false", "n", "no", "off"}
+
+// Lacking is the part of Info that a node's driver_info does not have. Where certificates are verified, an administrator of Ironic may have named the authorities.
+func (a Access) Lacking(n Node) map[string]string {
+	out := map[string]string{}
 	for key, value := range a.Info {
-		if n.Info[key] != value {
-			return false
+		have := n.Info[key]
+		same := have == value
+		if key == keyVerify {
+			same = slices.Contains(unverified, strings.ToLower(have)) == slices.Contains(unverified, strings.ToLower(value))
+		}
+		if !same {
+			out[key] = value
 		}
 	}
-	return true
+	return out
 }

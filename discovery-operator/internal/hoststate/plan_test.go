@@ -70,6 +70,37 @@ func TestAccessTo(t *testing.T) {
 	assert.Equal(t, "False", a.Info["redfish_verify_ca"])
 }
 
+// TestANodeOfAnotherOperatorIsNotRegisteredAnew has baremetal-operator, which writes the usual port of IPMI into each node.
+func TestANodeOfAnotherOperatorIsNotRegisteredAnew(t *testing.T) {
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "ipmi://192.0.2.1"}, "u", "p")
+	require.NoError(t, err)
+	n := hoststate.Node{Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_username": "u", "ipmi_port": "623", "ipmi_priv_level": "ADMINISTRATOR"}}
+	assert.True(t, a.Matches(n))
+	n.Info["ipmi_port"] = "6230"
+	assert.False(t, a.Matches(n))
+}
+
+// TestWhoseCertificatesAreVerified has an administrator of Ironic name the authorities of a management controller, and another operator leave out what is Ironic's default.
+func TestWhoseCertificatesAreVerified(t *testing.T) {
+	for value, verified := range map[string]bool{
+		"": true, "True": true, "true": true, "/certs/bmc.pem": true, "False": false, "false": false, "0": false, "no": false,
+	} {
+		for _, disabled := range []bool{false, true} {
+			a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h", DisableCertificateVerification: disabled}, "u", "p")
+			require.NoError(t, err)
+			n := hoststate.Node{Driver: a.Driver, Info: maps.Clone(a.Info)}
+			n.Info["redfish_verify_ca"] = value
+			if value == "" {
+				delete(n.Info, "redfish_verify_ca")
+			}
+			assert.Equal(t, disabled != verified, a.Matches(n), "%q, disabled: %t", value, disabled)
+			if disabled == verified {
+				assert.Equal(t, map[string]string{"redfish_verify_ca": a.Info["redfish_verify_ca"]}, a.Lacking(n))
+			}
+		}
+	}
+}
+
 func TestRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
 		node  hoststate.Node

@@ -469,6 +469,28 @@ func TestANodeBootsAsItsAddressSays(t *testing.T) {
 	}
 }
 
+func TestTheAuthoritiesOfAnAdministratorAreKept(t *testing.T) {
+	s := newService(t, "1.96")
+	var bodies []string
+	s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			body, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			bodies = append(bodies, string(body))
+		}
+		_, _ = w.Write([]byte(`{"uuid":"u","driver":"redfish","provision_state":"active","driver_info":{"redfish_address":"https://h","redfish_username":"old","redfish_verify_ca":"/certs/bmc.pem"}}`))
+	})
+	client := s.client(t)
+	n, err := client.Managed(t.Context(), "u")
+	require.NoError(t, err)
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")
+	require.NoError(t, err)
+	require.NoError(t, client.Write(t.Context(), n, "ns~h", a))
+	require.Len(t, bodies, 1)
+	assert.Contains(t, bodies[0], "redfish_username")
+	assert.NotContains(t, bodies[0], "redfish_verify_ca")
+}
+
 func TestANodeSaysWhoseItsMaintenanceIs(t *testing.T) {
 	for reason, own := range map[string]bool{"": true, "disks are replaced": false} {
 		s := newService(t, "1.96")

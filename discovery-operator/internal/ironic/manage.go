@@ -275,7 +275,7 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if n.KeepOn != nil && *n.KeepOn != a.KeepOn {
 		patch = append(patch, change{"add", "/disable_power_off", a.KeepOn})
 	}
-	patch = append(append(patch, infos(n, a.Info)...), describe(n, a.Machine)...)
+	patch = append(append(patch, infos(n, a.Lacking(n))...), describe(n, a.Machine)...)
 	if key := a.Surplus(n); key != "" {
 		patch = append(patch, change{"remove", "/driver_info/" + key, nil})
 	}
