@@ -404,7 +404,8 @@ func TestANodeSaysWhatItsHostSaysOfTheMachine(t *testing.T) {
 	s.mux.HandleFunc("POST /v1/nodes", takes)
 	s.mux.HandleFunc("PUT /v1/nodes/u/states/provision", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	s.mux.HandleFunc("GET /v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
-		assert.Contains(t, r.URL.Query().Get("fields"), "properties,network_data")
+		assert.Contains(t, r.URL.Query().Get("fields"), "properties")
+		assert.Contains(t, r.URL.Query().Get("fields"), "network_data")
 		_, _ = w.Write([]byte(`{"uuid":"u","properties":{"capabilities":"boot_mode:bios"},"network_data":{"links":[]}}`))
 	})
 	client, ctx := s.client(t), t.Context()
@@ -609,6 +610,39 @@ func TestIronicIsToldToSwitchNoMachineOff(t *testing.T) {
 		n.KeepOn = new(true)
 		require.NoError(t, client.Write(ctx, n, "ns~h", a))
 		assert.NotContains(t, bodies[2], "disable_power_off")
+	}
+}
+
+// TestAnOldIronicIsNotAskedForNetworkData has an Ironic with ironic-inspector beside it, which says 406 about a field that its version does not have.
+func TestAnOldIronicIsNotAskedForNetworkData(t *testing.T) {
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")
+	require.NoError(t, err)
+	for version, able := range map[string]bool{"1.66": true, "1.65": false} {
+		s := newService(t, version)
+		changes := 0
+		s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch {
+				changes++
+			} else {
+				assert.Equal(t, able, strings.Contains(r.URL.Query().Get("fields"), "network_data"))
+			}
+			_, _ = w.Write([]byte(`{"uuid":"u","driver":"redfish"}`))
+		})
+		client := s.client(t, func(c *ironic.Config) { c.InspectorEndpoint = s.URL })
+		n, err := client.Managed(t.Context(), "u")
+		require.NoError(t, err)
+		require.NoError(t, client.Write(t.Context(), n, "ns~h", a))
+		networked := a
+		networked.Machine.Network = map[string]any{"links": []any{}}
+		err = client.Write(t.Context(), n, "ns~h", networked)
+		if able {
+			require.NoError(t, err)
+			assert.Equal(t, 2, changes)
+			continue
+		}
+		require.ErrorIs(t, err, inventory.ErrRefused)
+		require.ErrorContains(t, err, "spec.preprovisioningNetworkDataName")
+		assert.Equal(t, 1, changes)
 	}
 }
 

@@ -35,7 +35,11 @@ func (c *Client) interfacesOf(ctx context.Context, driver string) (i interfaces,
 // with ErrRefused when Ironic cannot deploy in this way.
 func (c *Client) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error {
 	patch := []change{{"add", "/instance_info", d.Info}, {"add", "/automated_clean", d.Clean}}
-	patch = append(patch, describe(n, d.Machine)...)
+	described, err := c.describe(ctx, n, d.Machine)
+	if err != nil {
+		return err
+	}
+	patch = append(patch, described...)
 	if n.Instance != d.Instance {
 		patch = append(patch, change{"add", "/instance_uuid", d.Instance})
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
-	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,maintenance_reason,properties,network_data,deploy_step,clean_step,driver_internal_info,provision_updated_at"
+	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,maintenance_reason,properties,deploy_step,clean_step,driver_internal_info,provision_updated_at"
 
 // rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
 type rawStep struct {
@@ -74,6 +74,9 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		return hoststate.Node{}, err
 	}
 	fields := managedFields
+	if s.version >= versionNetwork {
+		fields += ",network_data"
+	}
 	if s.version >= versionChildren {
 		fields += ",parent_node"
 	}
@@ -177,6 +180,9 @@ func (c *Client) EnrolNode(ctx context.Context, name string, a hoststate.Access)
 		body["properties"] = properties
 	}
 	if len(a.Machine.Network) > 0 {
+		if err := c.knows(ctx, versionNetwork, "the network data of ramdisks, which spec.preprovisioningNetworkDataName names"); err != nil {
+			return "", err
+		}
 		body["network_data"] = a.Machine.Network
 	}
 	if a.KeepOn {
@@ -238,15 +244,16 @@ func infos(n hoststate.Node, want map[string]string) (patch []change) {
 }
 
 // describe are the changes that make a node say what its host says of the machine.
-func describe(n hoststate.Node, m hoststate.Machine) (patch []change) {
+func (c *Client) describe(ctx context.Context, n hoststate.Node, m hoststate.Machine) (patch []change, err error) {
 	properties := m.Properties(n)
 	for _, key := range slices.Sorted(maps.Keys(properties)) {
 		patch = append(patch, change{"add", "/properties/" + key, properties[key]})
 	}
 	if len(m.Network) > 0 && !reflect.DeepEqual(m.Network, n.Network) {
+		err = c.knows(ctx, versionNetwork, "the network data of ramdisks, which spec.preprovisioningNetworkDataName names")
 		patch = append(patch, change{"add", "/network_data", m.Network})
 	}
-	return patch
+	return patch, err
 }
 
 // Write gives a node the name of its host, and driver and credentials of its management controller. Settings that are not of its address are kept; the
@@ -275,7 +282,11 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if n.KeepOn != nil && *n.KeepOn != a.KeepOn {
 		patch = append(patch, change{"add", "/disable_power_off", a.KeepOn})
 	}
-	patch = append(append(patch, infos(n, a.Lacking(n))...), describe(n, a.Machine)...)
+	described, err := c.describe(ctx, n, a.Machine)
+	if err != nil {
+		return err
+	}
+	patch = append(append(patch, infos(n, a.Lacking(n))...), described...)
 	if key := a.Surplus(n); key != "" {
 		patch = append(patch, change{"remove", "/driver_info/" + key, nil})
 	}
@@ -307,10 +318,14 @@ func (c *Client) maintained(ctx context.Context, uuid string, change func() erro
 
 // keepsOn fails with ErrRefused where Ironic cannot be told never to switch a machine off: it would do so when it inspects, cleans or deploys the machine.
 func (c *Client) keepsOn(ctx context.Context) error {
+	return c.knows(ctx, versionKeepOn, "never to switch a machine off, as spec.disablePowerOff asks for")
+}
+
+// knows fails with ErrRefused where Ironic is too old to be told something.
+func (c *Client) knows(ctx context.Context, version int, what string) error {
 	s, err := c.connect(ctx)
-	if err == nil && s.version < versionKeepOn {
-		err = inventory.Failf(inventory.ProblemRefused, "Ironic speaks version 1.%d of its API and cannot be told never to switch a machine off, as spec.disablePowerOff asks for: needed is 1.%d",
-			s.version, versionKeepOn)
+	if err == nil && s.version < version {
+		err = inventory.Failf(inventory.ProblemRefused, "Ironic speaks version 1.%d of its API and cannot be told %s: needed is 1.%d", s.version, what, version)
 	}
 	return err
 }
@@ -345,7 +360,10 @@ func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.In
 	if err != nil {
 		return err
 	}
-	patch := describe(n, m)
+	patch, err := c.describe(ctx, n, m)
+	if err != nil {
+		return err
+	}
 	wanted := inspector(enabled.Inspect, mode)
 	if wanted != "" && wanted != n.Inspector {
 		patch = append(patch, change{"replace", "/inspect_interface", wanted})

@@ -26,8 +26,10 @@ import (
 
 // Minor versions of the API, 1.<minor>.
 const (
-	// versionFields knows every field that is asked for; with ironic-inspector beside it, that is enough.
+	// versionFields knows every field that is asked for, but for those of later versions below; with ironic-inspector beside it, that is enough.
 	versionFields = 61
+	// versionNetwork keeps network data of ramdisks.
+	versionNetwork = 66
 	// versionInventory serves inventories.
 	versionInventory = 81
 	// versionChildren hides nodes with a parent from lists unless they are asked for.
