@@ -300,6 +300,8 @@ func DeploymentTask(n Node, d Deployment, p Past) Task {
 // approach leads a node that is idle to its deployment.
 func (d Deployment) approach(n Node, p Past) Task {
 	switch {
+	case n.Maintenance && n.Fault == powerFault:
+		return refusal(metal3v1.ReasonBMCUnreachable, strings.TrimRight("Ironic keeps the node in maintenance until the management controller answers again. "+n.LastError, " "))
 	case n.Maintenance:
 		return refusal(metal3v1.ReasonNodeRefused, "the node is in maintenance: take it out of maintenance in Ironic")
 	case d.Manual && !n.manual():

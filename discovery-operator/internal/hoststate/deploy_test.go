@@ -108,6 +108,8 @@ func TestADeploymentStepByStep(t *testing.T) {
 		"it is tried again, out of maintenance":                             {node: deployed("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), past: again, do: hoststate.EndMaintenance},
 		"and from the start":                                                {node: deployed("clean failed"), past: again, do: hoststate.Ask, ask: "manage"},
 		"another client keeps the node in maintenance":                      {node: deployed("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
+		"Ironic does so until the management controller answers":            {node: deployed("available", func(n *hoststate.Node) { n.Maintenance, n.Fault = true, "power failure" }), do: hoststate.Refuse, reason: metal3v1.ReasonBMCUnreachable},
+		"it refuses the credentials":                                        {node: deployed("available", func(n *hoststate.Node) { n.Maintenance, n.Fault, n.LastError = true, "power failure", "HTTP 401" }), do: hoststate.Refuse, reason: metal3v1.ReasonBMCCredentialsRefused},
 		"another operator has left the interface of custom deployments":     {node: deployed("available", func(n *hoststate.Node) { n.Deploy = "custom-agent" }), do: hoststate.Prepare},
 		"a custom deployment has failed":                                    {node: deployed("deploy failed", func(n *hoststate.Node) { n.Deploy = "custom-agent" }), past: again, do: hoststate.Ask, ask: "deleted"},
 		"a node that knows nothing":                                         {node: deployed("available", func(n *hoststate.Node) { n.Deployment, n.Instance = nil, "" }), do: hoststate.Prepare},

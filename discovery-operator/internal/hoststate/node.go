@@ -55,6 +55,8 @@ type Node struct {
 	Properties, Network map[string]any
 	// Maintenance keeps Ironic from working with the node.
 	Maintenance bool
+	// Fault is why Ironic itself began the maintenance, empty where another client did.
+	Fault string
 	// Leaving says that the maintenance is this operator's: it was about to remove the node of a detached host, or to change how one in use boots.
 	Leaving bool
 	// Untimed says that Ironic's periodic checks leave the node out: no time-out of Ironic ends what the node waits for.
@@ -69,6 +71,9 @@ const (
 	InspectWait   = "inspect wait"
 	InspectFailed = "inspect failed"
 )
+
+// powerFault is the fault with which Ironic stops watching the power of a machine whose management controller does not answer. It ends that maintenance itself.
+const powerFault = "power failure"
 
 // States of power, and what can be asked of it.
 const (

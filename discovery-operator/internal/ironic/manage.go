@@ -21,7 +21,7 @@ import (
 )
 
 const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
-	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,maintenance_reason,properties,deploy_step,clean_step,driver_internal_info,provision_updated_at"
+	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,maintenance_reason,fault,properties,deploy_step,clean_step,driver_internal_info,provision_updated_at"
 
 // rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
 type rawStep struct {
@@ -61,6 +61,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Clean       *bool          `json:"automated_clean"`
 		Maintenance bool           `json:"maintenance"`
 		Why         string         `json:"maintenance_reason"`
+		Fault       string         `json:"fault"`
 		Properties  map[string]any `json:"properties"`
 		Network     map[string]any `json:"network_data"`
 		DeployStep  rawStep        `json:"deploy_step"`
@@ -90,7 +91,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
-		Maintenance: r.Maintenance, Leaving: r.Maintenance && r.Why == leaving, Properties: r.Properties, Network: r.Network, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
+		Maintenance: r.Maintenance, Fault: r.Fault, Leaving: r.Maintenance && r.Why == leaving, Properties: r.Properties, Network: r.Network, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
 		Untimed: r.looped(r.UUID), Touched: r.Touched, KeepOn: r.KeepOn,
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
