@@ -118,10 +118,14 @@ func (c Claim) named(held bool) Right {
 	}
 }
 
-// elsewhere reports whether a node that is not recorded for the host is one of another machine. Two clusters that share an Ironic may have hosts of one name.
+// elsewhere reports whether a node that is not recorded for the host is one of another machine. Two clusters that share an Ironic may have hosts of one name. A host without
+// boot MAC is known by its management controller alone.
 func (c Claim) elsewhere() bool {
-	return c.Recorded != c.Node.UUID && c.BootMAC != "" && len(c.Ports) > 0 && !c.hasPort() && c.Node.BMC != "" && c.Node.BMC != c.BMC
+	return c.Recorded != c.Node.UUID && (c.BootMAC != "" || c.BMC != "") && len(c.Ports) > 0 && !c.hasPort() && c.Node.BMC != "" && system(c.Node.BMC) != system(c.BMC)
 }
+
+// system is the key of a management controller without the root of its service, which names no system: Ironic is told none then.
+func system(bmc string) string { return strings.TrimSuffix(bmc, "/redfish/v1") }
 
 func (c Claim) hasPort() bool {
 	return slices.ContainsFunc(c.Ports, func(p inventory.Port) bool { return p.MAC == c.BootMAC })
