@@ -30,8 +30,8 @@ func PullSecretName(image *metal3v1.Image) string {
 	return *image.OCIAuthSecretName
 }
 
-// PullSecret reads the credentials of the registry of an image from the data of a Secret with a Docker configuration, in the form that Ironic takes: base64 of "user:password". The error
-// quotes nothing of the Secret.
+// PullSecret reads the credentials of an image from the data of a Secret with a Docker configuration, in the form that Ironic takes: base64 of "user:password". Of several for its registry, those
+// whose path has most in common with that of the image count, as where Kubernetes pulls images. The error quotes nothing of the Secret.
 func PullSecret(data map[string][]byte, imageURL string) (string, error) {
 	var config struct {
 		Auths map[string]registry `json:"auths"`
@@ -51,18 +51,39 @@ func PullSecret(data map[string][]byte, imageURL string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("spec.image.url is not a URL")
 	}
+	repository, _, _ := strings.Cut(u.Path, "@")
+	repository, _, _ = strings.Cut(repository, ":")
+	var best *registry
+	length := -1
 	for _, name := range slices.Sorted(maps.Keys(config.Auths)) {
 		r := config.Auths[name]
+		if r.Auth == "" && r.Username == "" {
+			continue // what a credential helper or a token of another kind opens
+		}
 		if _, after, found := strings.Cut(name, "://"); found {
 			name = after
 		}
-		switch host, _, _ := strings.Cut(name, "/"); {
-		case !strings.EqualFold(host, u.Host):
-			continue
-		case r.Auth != "":
-			return r.Auth, nil
+		host, path, _ := strings.Cut(name, "/")
+		path = scope(path)
+		if strings.EqualFold(host, u.Host) && strings.HasPrefix(repository+"/", path) && len(path) > length {
+			best, length = &r, len(path)
 		}
-		return base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password)), nil
 	}
-	return "", fmt.Errorf("it has no credentials for the registry %s", u.Host)
+	switch {
+	case best == nil:
+		return "", fmt.Errorf("it has no credentials for the registry %s, or for this image there", u.Host)
+	case best.Auth != "":
+		return best.Auth, nil
+	}
+	return base64.StdEncoding.EncodeToString([]byte(best.Username + ":" + best.Password)), nil
+}
+
+// scope is the beginning of the paths of images that credentials are for: all, or those below the path that follows the registry. Versions of the interface of registries
+// say nothing about images.
+func scope(path string) string {
+	path = strings.Trim(path, "/")
+	if path == "" || path == "v1" || path == "v2" {
+		return "/"
+	}
+	return "/" + path + "/"
 }
