@@ -23,6 +23,20 @@ import (
 const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
 	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,maintenance_reason,fault,properties,deploy_step,clean_step,driver_internal_info,provision_updated_at"
 
+// managedFields are those of a node that the version has.
+func (s *services) managedFields() string {
+	fields := []string{managedFields}
+	for _, later := range []struct {
+		version int
+		field   string
+	}{{versionNetwork, "network_data"}, {versionChildren, "parent_node"}, {versionKeepOn, "disable_power_off"}} {
+		if s.version >= later.version {
+			fields = append(fields, later.field)
+		}
+	}
+	return strings.Join(fields, ",")
+}
+
 // rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
 type rawStep struct {
 	Name string `json:"step"`
@@ -74,17 +88,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 	if err != nil {
 		return hoststate.Node{}, err
 	}
-	fields := managedFields
-	if s.version >= versionNetwork {
-		fields += ",network_data"
-	}
-	if s.version >= versionChildren {
-		fields += ",parent_node"
-	}
-	if s.version >= versionKeepOn {
-		fields += ",disable_power_off"
-	}
-	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+fields, nil, &r); err != nil {
+	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+s.managedFields(), nil, &r); err != nil {
 		return hoststate.Node{}, err
 	}
 	n := hoststate.Node{
