@@ -49,6 +49,8 @@ const (
 	ClusterDeploymentRequirementsMet = "RequirementsMet"
 	// ClusterDeploymentUnreachable is True when the cluster should answer and does not.
 	ClusterDeploymentUnreachable = "Unreachable"
+	// ClusterDeploymentDataAtRisk is True while the data of a cluster that runs goes when it ends. A cluster whose data was never at risk does not have it.
+	ClusterDeploymentDataAtRisk = "DataAtRisk"
 )
 
 // Condition types that mirror those of the install object.
@@ -159,6 +161,10 @@ const (
 	ReasonDataDamaged = "DataDamaged"
 	// ReasonDataMissing: the cluster is installed, and its data is not here: it is on another machine, or lost.
 	ReasonDataMissing = "DataMissing"
+	// ReasonVolumeDeleted: the volume claim of the cluster was deleted, and goes with the pod. DataAtRisk is True.
+	ReasonVolumeDeleted = "VolumeDeleted"
+	// ReasonVolumeKept: the volume of the cluster stays. DataAtRisk is False.
+	ReasonVolumeKept = "VolumeKept"
 	// ReasonNotHere: another replica of the operator holds the cluster's data and acts on it.
 	ReasonNotHere = "NotHere"
 	// ReasonStartTimedOut: the control plane did not become ready in time.

@@ -38,7 +38,7 @@ func claim(c *hivev1.ClusterClaim) []Problem {
 
 func cluster(c *hivev1.ClusterDeployment) []Problem {
 	for _, bad := range []string{
-		hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentUnreachable, hivev1.ClusterDeploymentClaimMissing,
+		hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentUnreachable, hivev1.ClusterDeploymentDataAtRisk, hivev1.ClusterDeploymentClaimMissing,
 	} {
 		if at := hivev1.FindCondition(c.Status.Conditions, bad); at != nil && at.Status == corev1.ConditionTrue {
 			return found("ClusterDeployment", c, Wrong, bad, at.Message, at.LastTransitionTime)

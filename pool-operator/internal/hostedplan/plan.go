@@ -78,7 +78,7 @@ func Plan(now time.Time, s Snapshot) Decision {
 	case !dataIsHere(s):
 		return planDataMissing(now, s)
 	}
-	return renewed(s, planPower(now, s))
+	return renewed(s, keepData(s, planPower(now, s)))
 }
 
 // planPaused leaves a cluster as it was when it was paused. One that ran then and does not now is started: its programs ended with the operator, or died. A kubelet starts them by itself.
@@ -109,18 +109,44 @@ func renewed(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began.
+// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began. What is about to lose its
+// data is as good as lost while nobody uses it: a claim gets another cluster.
 func dataIsHere(s Snapshot) bool {
 	metadata := s.Cluster.Spec.ClusterMetadata
-	return s.Observed.State != provision.StateAbsent && metadata != nil && metadata.ClusterID == s.Observed.ID && s.Observed.DataMissing == ""
+	return s.Observed.State != provision.StateAbsent && metadata != nil && metadata.ClusterID == s.Observed.ID && s.Observed.DataMissing == "" && (s.Observed.DataAtRisk == "" || !unclaimed(s.Cluster))
 }
 
-// planDataMissing starts nothing, and stops what would begin with no data.
+// unclaimed says whether the cluster is one of a pool that no claim has.
+func unclaimed(cluster *hivev1.ClusterDeployment) bool {
+	ref := cluster.Spec.ClusterPoolRef
+	return ref != nil && ref.ClaimName == "" && ref.ClaimUID == ""
+}
+
+// planDataMissing starts nothing, and stops what would begin with no data. Programs that refuse to do so are stopped when the cluster should hibernate, so that its data can be restored.
 func planDataMissing(now time.Time, s Snapshot) Decision {
 	d := Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}
-	if s.Observed.DataMissing != "" && s.Observed.State == provision.StateStarting {
+	switch {
+	case s.Observed.DataMissing == "" || s.Observed.State != provision.StateStarting:
+	case !s.Observed.DataRefused:
 		d.Actions = []Action{Stop{Why: WhyDataMissing}}
+	case s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating:
+		d.Actions = []Action{Stop{Why: WhyHibernate}}
 	}
+	return d
+}
+
+// keepData leaves a cluster running whose data would go with its end.
+func keepData(s Snapshot, d Decision) Decision {
+	if s.Observed.DataAtRisk == "" {
+		return d
+	}
+	var kept []Action
+	for _, action := range d.Actions {
+		if _, stops := action.(Stop); !stops {
+			kept = append(kept, action)
+		}
+	}
+	d.Actions = kept
 	return d
 }
 

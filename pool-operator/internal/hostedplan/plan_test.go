@@ -90,6 +90,18 @@ func withoutVolume(s *hostedplan.Snapshot) {
 	s.Observed.DataMissing = "The volume claim data was deleted."
 }
 
+// refusing is a cluster whose etcd has an empty volume.
+func refusing(s *hostedplan.Snapshot) {
+	withoutVolume(s)
+	s.Observed.DataRefused = true
+	s.Observed.Problem = &provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 1 (Error)"}
+}
+
+func atRisk(s *hostedplan.Snapshot) { s.Observed.DataAtRisk = "The volume claim data was deleted." }
+func ofPool(s *hostedplan.Snapshot) {
+	s.Cluster.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "p"}
+}
+
 func annotated(key string) option {
 	return func(s *hostedplan.Snapshot) { s.Cluster.Annotations = map[string]string{key: "true"} }
 }
@@ -117,6 +129,23 @@ func TestNodeAccessIsPublishedBeforeTheClusterIsInstalled(t *testing.T) {
 	d = hostedplan.Plan(now, snapshot(observed(provision.StateReady)))
 	require.Len(t, d.Actions, 2)
 	assert.Nil(t, d.Actions[1].(hostedplan.RecordInstalled).Metadata.NodeAccessSecretRef) //nolint:forcetypeassert // the test fails
+}
+
+// What can still be saved is said while it can.
+func TestDataThatGoesWithThePodIsSaid(t *testing.T) {
+	said := func(s hostedplan.Snapshot) *hivev1.Condition {
+		return hivev1.FindCondition(hostedplan.Plan(now, s).Status.Conditions, hivev1.ClusterDeploymentDataAtRisk)
+	}
+	s := snapshot(installed, observed(provision.StateReady))
+	require.Nil(t, said(s))
+	risk := said(snapshot(installed, observed(provision.StateReady), atRisk))
+	require.NotNil(t, risk)
+	assert.Equal(t, corev1.ConditionTrue, risk.Status)
+	assert.Equal(t, "The volume claim data was deleted.", risk.Message)
+	s.Cluster.Status.Conditions = []hivev1.Condition{*risk}
+	assert.Equal(t, hivev1.ReasonVolumeKept, said(s).Reason)
+	withoutVolume(&s)
+	assert.Equal(t, hivev1.ReasonDataMissing, said(s).Reason)
 }
 
 func TestActions(t *testing.T) {
@@ -178,6 +207,18 @@ func TestActions(t *testing.T) {
 			snapshot(installed, observed(provision.StateStopped), withoutVolume), nil, time.Minute},
 		"one that was started meanwhile is stopped before it begins with an empty volume": {
 			snapshot(installed, observed(provision.StateStarting), withoutVolume), stop(hostedplan.WhyDataMissing), time.Minute},
+		"programs that refuse an empty volume are left to find what is restored": {
+			snapshot(installed, observed(provision.StateStarting), refusing), nil, time.Minute},
+		"they are stopped so that it can be restored": {
+			snapshot(installed, hibernate, observed(provision.StateStarting), refusing), stop(hostedplan.WhyHibernate), time.Minute},
+		"a cluster whose data would go with its pod does not hibernate": {
+			snapshot(installed, hibernate, observed(provision.StateReady), atRisk), nil, 10 * time.Second},
+		"nor is it stopped for not answering": {
+			snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), atRisk), nil, 10 * time.Second},
+		"it is deleted": {
+			snapshot(installed, deleting, observed(provision.StateReady), atRisk), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyDeleted}}, 10 * time.Second},
+		"one that nobody has is left to its pool": {
+			snapshot(installed, hibernate, ofPool, observed(provision.StateReady), atRisk), nil, time.Minute},
 		"nor while its power is paused": {
 			snapshot(installed, observed(provision.StateStopped), started, withoutVolume, annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
 		"a new cluster has no volume before its first start":    {snapshot(observed(provision.StateStopped), withoutVolume), start(hostedplan.WhyResume), 10 * time.Second},
@@ -272,6 +313,10 @@ func TestStatus(t *testing.T) {
 		"paused": {snapshot(installed, observed(provision.StateReady), annotated(hivev1.AnnotationPowerStatePause)),
 			said{hivev1.PowerStateUnknown, "True/Provisioned", "Unknown/PowerStatePaused", "Unknown/PowerStatePaused", ""}},
 		"without its data": {snapshot(installed),
+			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
+		"its data at risk": {snapshot(installed, hibernate, observed(provision.StateReady), atRisk),
+			said{hivev1.PowerStateFailedToStop, "True/Provisioned", "False/StoppingOrHibernating", "False/FailedToStop", "False/Running"}},
+		"its data at risk, and nobody's": {snapshot(installed, ofPool, observed(provision.StateReady), atRisk),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
 		"without its volume": {snapshot(installed, hibernate, observed(provision.StateStopped), withoutVolume),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},

@@ -32,13 +32,32 @@ func statusPower(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d.set(hivev1.ClusterDeploymentHibernating, p.hibernating, p.hibernatingReason, p.hibernatingMessage)
 	d.set(hivev1.ClusterDeploymentReady, p.ready, p.readyReason, p.readyMessage)
 	setUnreachable(d, s)
+	setDataAtRisk(d, s)
 	return &d.status
+}
+
+// setDataAtRisk says that the data goes with the end of what runs. A cluster whose data was never at risk does not say that it is not.
+func setDataAtRisk(d *draft, s Snapshot) {
+	switch {
+	case s.Observed.DataAtRisk != "":
+		d.set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionTrue, hivev1.ReasonVolumeDeleted, s.Observed.DataAtRisk)
+	case s.Observed.DataMissing != "" && d.has(hivev1.ClusterDeploymentDataAtRisk):
+		d.set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionFalse, hivev1.ReasonDataMissing, s.Observed.DataMissing)
+	case d.has(hivev1.ClusterDeploymentDataAtRisk):
+		d.set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionFalse, hivev1.ReasonVolumeKept, "The volume of the cluster stays.")
+	}
 }
 
 func powerOf(now time.Time, s Snapshot) power {
 	if message, left := machinesToStop(now, s); left > 0 && s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
 		p := down(s)
 		p.state, p.hibernatingReason, p.hibernatingMessage = hivev1.PowerStateWaitingForMachinesToStop, hivev1.ReasonWaitingForMachinesToStop, message
+		return p
+	}
+	if s.Observed.DataAtRisk != "" && s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating && s.Observed.State != provision.StateStopping {
+		p := down(s)
+		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateFailedToStop, corev1.ConditionFalse, hivev1.ReasonFailedToStop
+		p.hibernatingMessage = "The cluster is not stopped, so that its data stays. " + s.Observed.DataAtRisk
 		return p
 	}
 	switch s.Observed.State {

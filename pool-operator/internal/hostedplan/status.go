@@ -22,7 +22,7 @@ import (
 func Conditions() []string {
 	return []string{
 		hivev1.ClusterDeploymentProvisioned, hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed,
-		hivev1.ClusterDeploymentHibernating, hivev1.ClusterDeploymentReady, hivev1.ClusterDeploymentUnreachable,
+		hivev1.ClusterDeploymentHibernating, hivev1.ClusterDeploymentReady, hivev1.ClusterDeploymentUnreachable, hivev1.ClusterDeploymentDataAtRisk,
 	}
 }
 
@@ -125,6 +125,7 @@ func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 	d.status.PowerState = hivev1.PowerStateUnknown
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
+	setDataAtRisk(d, s)
 	return &d.status
 }
 
@@ -135,6 +136,8 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 	switch p := s.Observed.Problem; {
 	case s.Observed.DataMissing != "":
 		message = s.Observed.DataMissing + " The cluster is not started without it: restore it, or delete the cluster."
+	case s.Observed.DataAtRisk != "":
+		message = s.Observed.DataAtRisk + " No claim has the cluster: its pool replaces it."
 	case p != nil && p.Reason == provision.ReasonDataDamaged:
 		message = "The cluster is installed and its data cannot be used: " + p.Message + ". The cluster is not started without it: restore it, or delete the cluster."
 	case s.FormerUID != "":
@@ -145,6 +148,7 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)
 	d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, message)
+	setDataAtRisk(d, s)
 	return &d.status
 }
 

@@ -107,6 +107,10 @@ type Observation struct {
 	URL string
 	// DataMissing is one sentence about data that ID identifies and that was lost, although the identity is there; empty where it was not. A cluster that was never ready has had none.
 	DataMissing string
+	// DataRefused says that the programs of a cluster with DataMissing were started, find no data and refuse to begin without it. They are left to try on, and find what is restored.
+	DataRefused bool
+	// DataAtRisk is one sentence about data that is there and goes when the cluster ends, as by Stop; empty where it stays.
+	DataAtRisk string
 	// Version of Kubernetes that the API server reports, as v1.36.3. Empty unless the state is Ready.
 	Version string
 	// Since is when the state was entered, as far as the runtime knows; zero when it does not, as after a restart of the operator.

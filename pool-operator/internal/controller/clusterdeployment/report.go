@@ -108,7 +108,7 @@ func (w *writer) announce(cluster *hivev1.ClusterDeployment, status hivev1.Clust
 
 // eventType says whether a condition is an outcome worth an event, and of which type.
 func eventType(c hivev1.Condition) (string, bool) {
-	bad := []string{hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentUnreachable}
+	bad := []string{hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentUnreachable, hivev1.ClusterDeploymentDataAtRisk}
 	good := []string{hivev1.ClusterDeploymentProvisioned, hivev1.ClusterDeploymentHibernating, hivev1.ClusterDeploymentReady}
 	switch {
 	case c.Status != corev1.ConditionTrue:

@@ -103,6 +103,7 @@ func podSpec(ref provision.ClusterRef, options *Options, volume storage, with fe
 		// A sidecar ends after the others: an API server whose etcd is gone does not end by itself.
 		WithInitContainers(container(etcd, options.Images.Etcd, etcdArgs(volume), sizes{"25m", "96Mi", "1", "1Gi"}).
 			WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
+			WithEnv(etcdState(ref)).
 			WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath))).
 		WithContainers(
 			container(apiServer, options.Images.APIServer, apiServerArgs(with), sizes{"50m", "256Mi", "2", "2Gi"}).
@@ -172,6 +173,13 @@ func container(name, image string, args []string, size sizes) *corev1ac.Containe
 func probe(path string, period, failures int32) *corev1ac.ProbeApplyConfiguration {
 	return corev1ac.Probe().WithPeriodSeconds(period).WithFailureThreshold(failures).WithTimeoutSeconds(3).
 		WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(port)).WithScheme(corev1.URISchemeHTTPS))
+}
+
+// etcdState is what keeps etcd from beginning with nothing: once the cluster has been ready, the Secret says that there are data, and etcd refuses a volume without any. Without the
+// Secret, or its key, etcd begins with what there is.
+func etcdState(ref provision.ClusterRef) *corev1ac.EnvVarApplyConfiguration {
+	return corev1ac.EnvVar().WithName(stateVariable).WithValueFrom(corev1ac.EnvVarSource().
+		WithSecretKeyRef(corev1ac.SecretKeySelector().WithName(ref.ServingName()).WithKey(stateKey).WithOptional(true)))
 }
 
 func etcdArgs(volume storage) []string {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,6 +54,7 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 	r.judgeAccess(ref, f, &o)
 	if o.State == provision.StateReady {
 		r.check(ctx, ref, f, &o)
+		o.Outdated = o.Outdated || o.State == provision.StateReady && f.unrecorded()
 	}
 	r.overlay(ref, &o)
 	return o, nil
@@ -90,9 +92,7 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 			return f, err
 		}
 	}
-	if f.pod == nil { // a volume is there for as long as a pod uses it
-		f.volume, err = read(ctx, r.options.Client, ref, volumeName(ref), &corev1.PersistentVolumeClaim{})
-	}
+	f.volume, err = read(ctx, r.options.Client, ref, volumeName(ref), &corev1.PersistentVolumeClaim{})
 	return f, err
 }
 
@@ -230,12 +230,28 @@ func (f found) judgeWait(now time.Time, ref provision.ClusterRef, o *provision.O
 	}
 }
 
-// judgeVolume says that the volume of a cluster that has its identity is gone, or goes. The controller of StatefulSets would make another one, which is empty, for the next pod.
+// judgeVolume says that the volume of a cluster that has its identity is gone, or empty, or goes with its pod. The controller of StatefulSets makes another one, which is empty, for the next pod.
 func (f found) judgeVolume(ref provision.ClusterRef, o *provision.Observation) {
-	if f.secret == nil || f.pod != nil || f.volume != nil && f.volume.DeletionTimestamp == nil {
-		return
+	deleted := f.volume == nil || f.volume.DeletionTimestamp != nil
+	switch {
+	case f.secret == nil:
+	case f.pod == nil && deleted:
+		o.DataMissing = fmt.Sprintf("The volume claim %s with the label %s=%s, which had the data of the cluster, was deleted.", volumeName(ref), Label, ref.UID)
+	case f.pod != nil && o.State == provision.StateStarting && isRefused(f.pod):
+		o.DataMissing = fmt.Sprintf("The volume claim %s with the label %s=%s has no data of the cluster: the one that had it was deleted, or emptied.", volumeName(ref), Label, ref.UID)
+		o.DataRefused = true
+	case f.pod != nil && f.volume != nil && deleted && f.wanted():
+		o.DataAtRisk = fmt.Sprintf("The volume claim %s was deleted. It goes, and the data of the cluster with it, when the pod %s ends: set persistentVolumeReclaimPolicy of its PersistentVolume %sto Retain.",
+			f.volume.Name, f.pod.Name, spaced(f.volume.Spec.VolumeName))
 	}
-	o.DataMissing = fmt.Sprintf("The volume claim %s with the label %s=%s, which had the data of the cluster, was deleted.", volumeName(ref), Label, ref.UID)
+}
+
+// spaced is a word and the space after it; empty for none.
+func spaced(word string) string {
+	if word == "" {
+		return ""
+	}
+	return word + " "
 }
 
 // checkTimeout bounds the question to the cluster.
@@ -246,7 +262,7 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 	if serving := f.serving(); serving != nil && f.secret != nil {
 		o.URL, o.AccessID = string(serving.Data[urlKey]), accessOf(f).ID()
 	}
-	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || f.deletesVolume() || !f.leads(ref))
+	o.Outdated = f.secret != nil && f.wanted() && (!f.isolated(ref) || f.scaled() || f.deletesVolume() || f.unguarded() || !f.leads(ref))
 	if f.service == nil || f.secret == nil || legacy(f.secret) {
 		return
 	}
@@ -281,6 +297,25 @@ func (f found) deletesVolume() bool {
 	}
 	policy := f.set.Spec.PersistentVolumeClaimRetentionPolicy
 	return policy != nil && policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+}
+
+// unguarded says whether etcd begins with nothing where its volume is empty, as it did before a Secret kept it from that.
+func (f found) unguarded() bool {
+	if f.secret == nil || legacy(f.secret) || f.set == nil {
+		return false
+	}
+	container := etcdOf(&f.set.Spec.Template.Spec)
+	return container != nil && !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == stateVariable })
+}
+
+// etcdOf is the container of etcd; nil where there is none.
+func etcdOf(spec *corev1.PodSpec) *corev1.Container {
+	for i := range spec.InitContainers {
+		if spec.InitContainers[i].Name == etcd {
+			return &spec.InitContainers[i]
+		}
+	}
+	return nil
 }
 
 // leads says whether the Service is there, selects the pod of the cluster and no other, and leads to its port.

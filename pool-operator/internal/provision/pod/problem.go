@@ -42,6 +42,24 @@ func obstacle(pod *corev1.Pod) (*provision.Problem, int32) {
 	return nil, 0
 }
 
+// withoutData is what etcd says when it finds no data where there should be some: it asks the other members of its cluster, of which there are none.
+const withoutData = "cannot fetch cluster info from peer urls"
+
+// isRefused reports whether etcd does not start because its volume has no data, now or the last time that it was tried.
+func isRefused(pod *corev1.Pod) bool {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if status.Name != etcd {
+			continue
+		}
+		for _, ended := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+			if ended != nil && strings.Contains(ended.Message, withoutData) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // isOfPrograms reports whether other images may end a problem. The controller of StatefulSets replaces no pod that is not ready, whatever its template says by then.
 func isOfPrograms(problem *provision.Problem) bool {
 	if problem == nil {

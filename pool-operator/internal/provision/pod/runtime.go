@@ -142,8 +142,15 @@ func (r *Runtime) endAlone(ctx context.Context, ref provision.ClusterRef) (bool,
 	return true, r.apply(ctx, set)
 }
 
-// mend makes the StatefulSet of a cluster that runs have one pod at most, and leave its volume claim when another client deletes it: those of before took it along.
-func mend(spec *appsv1.StatefulSetSpec) {
+// mend makes the StatefulSet of a cluster that runs have one pod at most, and leave its volume claim when another client deletes it: those of before took it along. With guard, the next pod
+// does not begin with nothing, as those of before did; the pod that runs stays.
+func mend(spec *appsv1.StatefulSetSpec, ref provision.ClusterRef, guard bool) {
+	if container := etcdOf(&spec.Template.Spec); guard && container != nil {
+		spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+		container.Env = append(container.Env, corev1.EnvVar{Name: stateVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: ref.ServingName()}, Key: stateKey, Optional: new(true),
+		}}})
+	}
 	spec.Replicas = new(min(ptr.Deref(spec.Replicas, 1), 1))
 	if policy := spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
 		policy.WhenDeleted = appsv1.RetainPersistentVolumeClaimRetentionPolicyType

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,6 +27,28 @@ const (
 	// renewBefore is how long before its end a certificate is replaced: long enough for users to fetch the kubeconfig again.
 	renewBefore = 120 * 24 * time.Hour
 )
+
+// What the Secret says of the data once the cluster has been ready, and the variable of etcd's container that has it.
+const (
+	stateKey      = "etcd-initial-cluster-state"
+	stateExisting = "existing"
+	stateVariable = "ETCD_INITIAL_CLUSTER_STATE"
+)
+
+// unrecorded says whether nothing says yet that a cluster, which is ready, has data.
+func (f found) unrecorded() bool {
+	return f.served != nil && !legacy(f.secret) && string(f.served.Data[stateKey]) != stateExisting
+}
+
+// recordData says that a cluster has data, which etcd needs from then on.
+func (r *Runtime) recordData(ctx context.Context, f found) error {
+	recorded := f.served.DeepCopy()
+	if recorded.Data == nil {
+		recorded.Data = map[string][]byte{}
+	}
+	recorded.Data[stateKey] = []byte(stateExisting)
+	return r.options.Client.Patch(ctx, recorded, client.MergeFromWithOptions(f.served, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+}
 
 // legacy says whether the identity was made with certificates in it, before these were renewed. It goes on with them.
 func legacy(identity *corev1.Secret) bool { return len(identity.Data["apiserver.crt"]) > 0 }
@@ -65,15 +88,8 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 	if err != nil || f.secret == nil {
 		return err
 	}
-	if !f.isolated(ref) {
-		if err := r.isolate(ctx, ref); err != nil {
-			return err
-		}
-	}
-	if f.scaled() || f.deletesVolume() {
-		if err := r.edit(ctx, ref, mend); err != nil {
-			return err
-		}
+	if f, err = r.mended(ctx, ref, f); err != nil || f.secret == nil {
+		return err
 	}
 	if f.service == nil && !f.wanted() {
 		return nil // the next start makes it
@@ -115,9 +131,34 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 		}
 		return err
 	}
+	if state, recorded := f.served.Data[stateKey]; recorded {
+		files[stateKey] = state
+	}
 	secret.ResourceVersion, secret.UID = f.served.ResourceVersion, f.served.UID
 	before := f.served.DeepCopy()
 	return r.options.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+}
+
+// mended makes the network policy and the StatefulSet of a cluster what they were made as, records that it has data, and returns what there is then.
+func (r *Runtime) mended(ctx context.Context, ref provision.ClusterRef, f found) (found, error) {
+	if !f.isolated(ref) {
+		if err := r.isolate(ctx, ref); err != nil {
+			return f, err
+		}
+	}
+	if f.scaled() || f.deletesVolume() || f.unguarded() {
+		guard := f.unguarded()
+		if err := r.edit(ctx, ref, func(spec *appsv1.StatefulSetSpec) { mend(spec, ref, guard) }); err != nil {
+			return f, err
+		}
+	}
+	if f.judge().State != provision.StateReady || !f.unrecorded() {
+		return f, nil
+	}
+	if err := r.recordData(ctx, f); err != nil {
+		return f, err
+	}
+	return r.look(ctx, ref)
 }
 
 // newServing makes what a cluster is reached with at the address.
