@@ -81,6 +81,9 @@ func TestPlan(t *testing.T) {
 	protected := func(c *poolplan.Cluster) { c.Protected = true }
 	stale := func(c *poolplan.Cluster) { c.Version = "old" }
 	dataMissing := func(c *poolplan.Cluster) { c.DataMissing = true }
+	missingFor := func(d time.Duration) func(*poolplan.Cluster) {
+		return func(c *poolplan.Cluster) { c.DataMissing, c.DataMissingSince = true, now.Add(-d) }
+	}
 	deletingFor := func(d time.Duration) func(*poolplan.Cluster) {
 		return func(c *poolplan.Cluster) { c.Deleting, c.DeletingSince = true, now.Add(-d) }
 	}
@@ -129,6 +132,24 @@ func TestPlan(t *testing.T) {
 		},
 		"a cluster whose data is missing is replaced": {
 			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 2), dataMissing), free("p-b", 1)), []string{"delete p-a"},
+		},
+		"one whose data may come back is waited for": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 2), missingFor(9*time.Minute)), free("p-b", 1)), []string{},
+		},
+		"one whose data does not come back is replaced": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 2), missingFor(10*time.Minute)), free("p-b", 1)), []string{"delete p-a"},
+		},
+		"a clock that was ahead keeps none": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 2), missingFor(-time.Hour)), free("p-b", 1)), []string{"delete p-a"},
+		},
+		"where many miss their data, one is given up at a time": {
+			snapshot(testobj.Pool("p", testobj.Size(3)), with(free("p-a", 3), missingFor(time.Hour)), with(free("p-b", 2), missingFor(time.Hour)), with(free("p-c", 1), missingFor(time.Hour))), []string{"delete p-a"},
+		},
+		"the next one goes when the former is gone": {
+			snapshot(testobj.Pool("p", testobj.Size(1)), with(with(free("p-a", 3), missingFor(time.Hour)), deletingFor(time.Second)), with(free("p-b", 2), missingFor(time.Hour))), []string{},
+		},
+		"and the one in its place is installed": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 3), missingFor(time.Hour)), with(free("p-b", 2), uninstalled)), []string{},
 		},
 		"a claimed cluster whose data is missing stays with its claim": {
 			snapshot(testobj.Pool("p", testobj.Size(1)), with(with(free("p-a", 2), dataMissing), claimedBy("a")), free("p-b", 1)), []string{},

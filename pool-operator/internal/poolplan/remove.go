@@ -5,13 +5,37 @@ package poolplan
 
 import (
 	"strings"
+	"time"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
 // deleteReleased deletes clusters whose claim is gone or that are marked for removal.
 func (p *pass) deleteReleased() { p.deleteAll(released, WhyReleased) }
 
 // deleteBroken deletes clusters that will never be usable.
-func (p *pass) deleteBroken() { p.deleteAll(broken, WhyBroken) }
+func (p *pass) deleteBroken() {
+	for i := range p.fleet.members {
+		if m := p.fleet.members[i]; m.state == broken && (m.failure.Reason != hivev1.ReasonDataMissing || p.lost(m)) {
+			p.deleteMember(i, WhyBroken)
+		}
+	}
+}
+
+// dataReturns is how long data may be missing before it counts as lost: a volume that was not mounted, or is being restored, comes back.
+const dataReturns = 10 * time.Minute
+
+// lost says whether the data of a cluster counts as lost now. Where many clusters miss theirs, one thing is wrong with all of them, such as the directory of the operator, and may be mended
+// meanwhile: the next one is given up when the cluster in place of the one before is installed.
+func (p *pass) lost(m member) bool {
+	due := m.DataMissingSince.Add(dataReturns)
+	if left := due.Sub(p.now); left > 0 && left <= dataReturns {
+		p.wakeAt(due)
+		return false
+	}
+	given := p.fleet.countIf(func(other member) bool { return other.state == deleting && other.DataMissing })
+	return given == 0 && p.fleet.count(installing) == 0
+}
 
 // deleteUnclaimed deletes unclaimed clusters, because the pool is being deleted.
 func (p *pass) deleteUnclaimed() {

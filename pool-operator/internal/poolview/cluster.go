@@ -77,6 +77,8 @@ type Cluster struct {
 
 	// DataMissing says that the cluster reports that its data is lost or elsewhere: it is not started without it.
 	DataMissing bool
+	// DataMissingSince is since when it reports that; zero when it does not.
+	DataMissingSince time.Time
 
 	// Metadata says which Secrets lead into the cluster; nil until it is installed.
 	Metadata *hivev1.ClusterMetadata
@@ -120,7 +122,9 @@ func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
 		c.InstallStopped = &Failure{Reason: stopped.Reason, Message: stopped.Message, At: stopped.LastTransitionTime.Time}
 	}
 	unreachable := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentUnreachable)
-	c.DataMissing = unreachable != nil && unreachable.Status == corev1.ConditionTrue && unreachable.Reason == hivev1.ReasonDataMissing
+	if unreachable != nil && unreachable.Status == corev1.ConditionTrue && unreachable.Reason == hivev1.ReasonDataMissing {
+		c.DataMissing, c.DataMissingSince = true, unreachable.LastTransitionTime.Time
+	}
 	if missing := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing); missing != nil && missing.Status == corev1.ConditionTrue {
 		c.OrphanReason, c.OrphanedSince = missing.Reason, missing.LastTransitionTime.Time
 	}

@@ -91,6 +91,9 @@ func ClusterChanges(at time.Time) map[string]func(*hivev1.ClusterDeployment) {
 		"DataMissing": func(cd *hivev1.ClusterDeployment) {
 			cdCondition(cd, hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, at)
 		},
+		"DataMissingSince": func(cd *hivev1.ClusterDeployment) {
+			cdCondition(cd, hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, at.Add(time.Minute))
+		},
 		"Private": func(cd *hivev1.ClusterDeployment) {
 			cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.PullSecretRef = "other", &hivev1.LocalObjectReference{Name: "other"}
 		},
