@@ -145,12 +145,12 @@ func (p *Plane) reservePort(ctx context.Context) error {
 	return p.dir.writeRecord(record{Port: p.reserved.port, Begun: recorded.Begun})
 }
 
-// Outdated reports whether a certificate is missing or near its end, so that Renew replaces it.
+// Outdated reports whether a certificate is missing, near its end, or not valid yet, as when the clock was ahead, so that Renew replaces it.
 func (p *Plane) Outdated() bool {
 	now := time.Now()
 	for _, leaf := range leaves(p.options.Host, nil, p.options.takesNodes()) {
 		pair, err := keys(p.dir).readPair(leaf.file)
-		if err != nil || nearsEnd(pair.Certificate, now) {
+		if err != nil || nearsEnd(pair.Certificate, now) || now.Before(pair.Certificate.NotBefore) {
 			return true
 		}
 	}

@@ -177,6 +177,23 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	require.Equal(t, before.ID, e.observe().ID, "it is the same cluster")
 }
 
+// A clock that is ahead for a while has certificates of clusters that are there renewed, and these are not valid when it is right again.
+func TestCertificatesOfAClockThatWasAheadAreRenewed(t *testing.T) {
+	e := newExposed(t, 12, pod.Options{})
+	e.start()
+	address := fmt.Sprintf("https://%s.%s.svc:6443", e.ref.ObjectName(), e.ref.Namespace)
+	e.fits(address)
+	right := e.now
+	e.now = right.Add(3 * 365 * 24 * time.Hour)
+	require.True(t, e.observe().Outdated)
+	e.renew()
+	e.now = right
+	require.True(t, e.observe().Outdated)
+	e.renew()
+	e.fits(address)
+	require.False(t, e.observe().Outdated)
+}
+
 // A Gateway routes by the name of the server, which is in the clear in each TLS connection, and decrypts nothing.
 func TestAGatewayRoutesByName(t *testing.T) {
 	c := newClient(t)

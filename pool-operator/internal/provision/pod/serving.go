@@ -61,7 +61,7 @@ func (f found) serving() *corev1.Secret {
 	return f.served
 }
 
-// outdated says whether the cluster needs a new certificate: it has none for the address, or one that ends soon.
+// outdated says whether the cluster needs a new certificate: it has none for the address, or one that ends soon, or that is not valid yet, as when the clock was ahead.
 func (r *Runtime) outdated(f found, address *url.URL) bool {
 	switch {
 	case f.secret == nil || legacy(f.secret) || address == nil:
@@ -71,7 +71,7 @@ func (r *Runtime) outdated(f found, address *url.URL) bool {
 	}
 	for _, file := range []string{"apiserver.crt", "admin.crt"} {
 		certificate, err := pki.ParseCertificate(f.served.Data[file])
-		if err != nil || r.options.Now().After(certificate.NotAfter.Add(-renewBefore)) {
+		if now := r.options.Now(); err != nil || now.After(certificate.NotAfter.Add(-renewBefore)) || now.Before(certificate.NotBefore) {
 			return true
 		}
 	}
