@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,14 +144,19 @@ func (r *Runtime) route(c client.Client, ref provision.ClusterRef, host string) 
 	}
 	route := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": ref.Namespace, "name": objectName(ref), "labels": labels},
-		"spec": map[string]any{
-			"parentRefs": []any{map[string]any{"namespace": r.options.Gateway.Namespace, "name": r.options.Gateway.Name}},
-			"hostnames":  []any{host},
-			"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": objectName(ref), "port": int64(port)}}}},
-		},
+		"spec":     r.options.routeSpec(ref, host),
 	}}
 	route.SetGroupVersionKind(mapping.GroupVersionKind)
 	return route, nil
+}
+
+// routeSpec is the spec of the TLSRoute that leads connections for the host to a cluster.
+func (o *Options) routeSpec(ref provision.ClusterRef, host string) map[string]any {
+	return map[string]any{
+		"parentRefs": []any{map[string]any{"namespace": o.Gateway.Namespace, "name": o.Gateway.Name}},
+		"hostnames":  []any{host},
+		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": objectName(ref), "port": int64(port)}}}},
+	}
 }
 
 // exposure is how a cluster is exposed, in one line: what its Service records when all of it is done.
@@ -173,16 +180,53 @@ func (o *Options) exposed(ref provision.ClusterRef, f found) bool {
 	}
 	if o.Expose == ExposeGateway { // another client may have deleted or changed the route
 		address, err := o.fill(ref, names)
-		if err != nil || !slices.Equal(f.routes, []string{address.Hostname()}) {
+		if err != nil || !leadsTo(f.route, o.routeSpec(ref, address.Hostname())) {
 			return err != nil
 		}
 	}
 	return f.service.Annotations[exposureAnnotation] == want
 }
 
-// routed are the host names that the TLSRoute of a cluster leads to it, none where there is no route.
-func (r *Runtime) routed(ctx context.Context, ref provision.ClusterRef) ([]string, error) {
-	var hosts []string
+// leadsTo says whether a route is there and leads connections as it was made to: from the listeners of the Gateway, by their name, to the Service. The API server adds defaults.
+func leadsTo(route *unstructured.Unstructured, made map[string]any) bool {
+	if route == nil {
+		return false
+	}
+	spec, _, _ := unstructured.NestedMap(route.Object, "spec")
+	parents, backends := map[string]any{"group": tlsRoute.Group, "kind": "Gateway"}, map[string]any{"group": "", "kind": "Service", "weight": int64(1)}
+	rules, _, _ := unstructured.NestedSlice(spec, "rules")
+	madeRules, _, _ := unstructured.NestedSlice(made, "rules")
+	return equality.Semantic.DeepEqual(spec["hostnames"], made["hostnames"]) && alike(spec["parentRefs"], made["parentRefs"], parents) &&
+		len(rules) == 1 && len(madeRules) == 1 && alike(backendsOf(rules[0]), backendsOf(madeRules[0]), backends)
+}
+
+func backendsOf(rule any) any {
+	if rule, ok := rule.(map[string]any); ok {
+		return rule["backendRefs"]
+	}
+	return nil
+}
+
+// alike says whether two references, each the only one of its list, are the same with the defaults.
+func alike(has, made any, defaults map[string]any) bool {
+	hasList, _ := has.([]any)
+	madeList, _ := made.([]any)
+	if len(hasList) != 1 || len(madeList) != 1 {
+		return false
+	}
+	filled := func(ref any) map[string]any {
+		whole := maps.Clone(defaults)
+		if ref, ok := ref.(map[string]any); ok {
+			maps.Copy(whole, ref)
+		}
+		return whole
+	}
+	return equality.Semantic.DeepEqual(filled(hasList[0]), filled(madeList[0]))
+}
+
+// routed is the TLSRoute of a cluster; nil where there is none.
+func (r *Runtime) routed(ctx context.Context, ref provision.ClusterRef) (*unstructured.Unstructured, error) {
+	var found *unstructured.Unstructured
 	err := r.onRoutes(func(c client.Client) error {
 		route, err := r.route(c, ref, "any")
 		if err != nil {
@@ -195,10 +239,10 @@ func (r *Runtime) routed(ctx context.Context, ref provision.ClusterRef) ([]strin
 		if err != nil {
 			return err
 		}
-		hosts, _, err = unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
-		return err
+		found = route
+		return nil
 	})
-	return hosts, ignoreMissing(err)
+	return found, ignoreMissing(err)
 }
 
 // ignoreMissing returns nil where the kind of routes is missing.

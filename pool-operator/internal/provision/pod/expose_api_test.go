@@ -229,6 +229,17 @@ func TestAGatewayRoutesByName(t *testing.T) {
 	hosts, _, err := unstructured.NestedStringSlice(e.route().Object, "spec", "hostnames")
 	require.NoError(t, err)
 	require.Equal(t, []string{"blue.example.org"}, hosts)
+	for _, patch := range []string{
+		`{"spec":{"parentRefs":[{"namespace":"infra","name":"other"}]}}`, `{"spec":{"parentRefs":[{"namespace":"infra","name":"public","sectionName":"other"}]}}`, `{"spec":{"parentRefs":null}}`,
+		`{"spec":{"rules":[{"backendRefs":[{"name":"other","port":6443}]}]}}`, `{"spec":{"rules":[{"backendRefs":[{"name":"` + e.ref.ObjectName() + `","port":6443,"weight":0}]}]}}`,
+	} {
+		made := e.route().Object["spec"]
+		require.NoError(t, c.Patch(t.Context(), e.route(), client.RawPatch(types.MergePatchType, []byte(patch))))
+		require.True(t, e.observe().Outdated, patch)
+		e.renew()
+		require.False(t, e.observe().Outdated, patch)
+		require.Equal(t, made, e.route().Object["spec"], patch)
+	}
 	require.NoError(t, c.Delete(t.Context(), route))
 	require.True(t, e.observe().Outdated, "another client deleted the route")
 	e.renew()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,8 +35,8 @@ type found struct {
 	// served is the Secret with what is renewed.
 	served  *corev1.Secret
 	service *corev1.Service
-	// routes are the host names of the TLSRoute; they are read only where there is a Gateway.
-	routes []string
+	// route is the TLSRoute; it is read only where there is a Gateway.
+	route  *unstructured.Unstructured
 	policy *networkingv1.NetworkPolicy
 	// refused is what the StatefulSet last said of a pod that it could not create; empty where there is a pod.
 	refused string
@@ -88,7 +89,7 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 		}
 	}
 	if r.options.Expose == ExposeGateway && f.service != nil {
-		if f.routes, err = r.routed(ctx, ref); err != nil {
+		if f.route, err = r.routed(ctx, ref); err != nil {
 			return f, err
 		}
 	}
