@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,10 @@ func (e Exposure) serviceType() corev1.ServiceType {
 	return corev1.ServiceTypeClusterIP
 }
 
-// address is where clients reach the API server behind the Service; errNoAddress while that is not known.
-func (o *Options) address(ref provision.ClusterRef, spec provision.Spec, service *corev1.Service) (*url.URL, error) {
+// address is where clients reach the API server behind the Service; errNoAddress while that is not known. Of several addresses of a load balancer, which come in any order, the one that
+// kubeconfigs have is kept while it is there.
+func (o *Options) address(ref provision.ClusterRef, f found) (*url.URL, error) {
+	spec, service := namesOf(f.secret), f.service
 	switch {
 	case o.Expose == ExposeNodePort:
 		if len(service.Spec.Ports) == 0 || service.Spec.Ports[0].NodePort == 0 {
@@ -72,15 +75,22 @@ func (o *Options) address(ref provision.ClusterRef, spec provision.Spec, service
 	case o.Address != "":
 		return o.fill(ref, spec)
 	case o.Expose == ExposeLoadBalancer:
+		var first *url.URL
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			if host := ingress.Hostname; host != "" {
-				return httpsURL(host, port), nil
+			host := cmp.Or(ingress.Hostname, ingress.IP)
+			if host == "" {
+				continue
 			}
-			if ingress.IP != "" {
-				return httpsURL(ingress.IP, port), nil
+			given := httpsURL(host, port)
+			if f.served != nil && string(f.served.Data[urlKey]) == given.String() {
+				return given, nil
 			}
+			first = cmp.Or(first, given)
 		}
-		return nil, errNoAddress
+		if first == nil {
+			return nil, errNoAddress
+		}
+		return first, nil
 	}
 	return url.Parse(serviceURL(ref))
 }

@@ -155,6 +155,29 @@ func TestALoadBalancerGivesTheAddress(t *testing.T) {
 	}
 }
 
+// A load balancer of k3s has the addresses of all nodes, in order, so that a node that joins may be the first.
+func TestTheAddressStaysWhileTheLoadBalancerHasIt(t *testing.T) {
+	e := newExposed(t, 13, pod.Options{Expose: pod.ExposeLoadBalancer})
+	e.start()
+	give := func(ips ...string) {
+		t.Helper()
+		service := e.service()
+		service.Status.LoadBalancer.Ingress = nil
+		for _, ip := range ips {
+			service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+		}
+		require.NoError(t, e.client.Status().Update(t.Context(), service))
+		e.renew()
+	}
+	give("198.51.100.4")
+	first := e.observe().AccessID
+	give("198.51.100.3", "198.51.100.4")
+	e.fits("https://198.51.100.4:6443")
+	require.Equal(t, first, e.observe().AccessID, "kubeconfigs that users have go on working")
+	give("198.51.100.3", "198.51.100.5")
+	e.fits("https://198.51.100.3:6443")
+}
+
 func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	e := newExposed(t, 3, pod.Options{})
 	e.start()

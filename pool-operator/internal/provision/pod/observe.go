@@ -271,7 +271,7 @@ func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Ob
 		return
 	}
 	o.Outdated = o.Outdated || f.wanted() && !r.options.exposed(ref, f)
-	address, err := r.options.address(ref, namesOf(f.secret), f.service)
+	address, err := r.options.address(ref, f)
 	if err == nil {
 		o.Outdated = o.Outdated || r.outdated(f, address)
 		return

@@ -108,7 +108,7 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 			return err
 		}
 	}
-	address, err := r.options.address(ref, namesOf(f.secret), f.service)
+	address, err := r.options.address(ref, f)
 	if errors.Is(err, errNoAddress) {
 		return nil // the next observation says so
 	}
