@@ -45,6 +45,9 @@ type Start struct{ Why Why }
 // Renew makes what the cluster is reached with anew, while it runs.
 type Renew struct{ Why Why }
 
+// CopyPullSecret gives the copy of the pool's pull secret beside the cluster what the pool has.
+type CopyPullSecret struct{ Why Why }
+
 // Stop stops the cluster and keeps its data.
 type Stop struct{ Why Why }
 
@@ -92,6 +95,9 @@ func (a Start) Purpose() Why { return a.Why }
 func (a Renew) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
+func (a CopyPullSecret) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
 func (a Stop) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
@@ -113,6 +119,7 @@ func (AddFinalizer) action()       {}
 func (RemoveFinalizer) action()    {}
 func (Start) action()              {}
 func (Renew) action()              {}
+func (CopyPullSecret) action()     {}
 func (Stop) action()               {}
 func (Delete) action()             {}
 func (DeleteMachinePools) action() {}

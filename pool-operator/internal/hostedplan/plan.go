@@ -23,6 +23,8 @@ type Snapshot struct {
 	FormerUID types.UID
 	// Refused is why an action of the plan before could not be done; nil when none was refused.
 	Refused *provision.Problem
+	// PullSecretOutdated says that an image of the cluster cannot be pulled, and that its pool has other credentials for that than the cluster.
+	PullSecretOutdated bool
 	// AccessMissing says that one of the Secrets that spec.clusterMetadata names does not exist.
 	AccessMissing bool
 	// NodeAccessMissing says that the cluster takes nodes, runs, and its Secret of node access, or what joining needs inside the cluster, is missing or outdated.
@@ -97,8 +99,11 @@ func planPaused(now time.Time, s Snapshot, status *hivev1.ClusterDeploymentStatu
 	return d
 }
 
-// renewed has what the cluster is reached with made anew first, when that is outdated and something runs. A start does so by itself.
+// renewed has what the cluster is reached with made anew first, when that is outdated and something runs, and what it pulls images with. A start does so by itself.
 func renewed(s Snapshot, d Decision) Decision {
+	if s.PullSecretOutdated {
+		d.Actions = append([]Action{CopyPullSecret{Why: WhyRestore}}, d.Actions...)
+	}
 	switch s.Observed.State {
 	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
 		if s.Observed.Outdated {

@@ -57,6 +57,8 @@ func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 		return r.Runtime.Delete(ctx, refOf(cluster))
 	case hostedplan.DeleteMachinePools:
 		return r.deleteMachinePools(ctx, cluster, a.Names)
+	case hostedplan.CopyPullSecret:
+		return r.copyPullSecret(ctx, cluster)
 	case hostedplan.PublishAccess:
 		return r.publishAccess(ctx, cluster, a.Metadata)
 	case hostedplan.PublishNodeAccess:

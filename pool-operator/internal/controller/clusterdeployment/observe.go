@@ -33,6 +33,9 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 	if snapshot.MachinePools, err = r.machinePools(ctx, cluster); err != nil {
 		return snapshot, err
 	}
+	if snapshot.PullSecretOutdated, err = r.pullSecretOutdated(ctx, cluster, snapshot.Observed); err != nil {
+		return snapshot, err
+	}
 	if cluster.Spec.Installed && cluster.DeletionTimestamp == nil {
 		if snapshot.Observed.State == provision.StateAbsent {
 			if snapshot.FormerUID, err = r.formerUID(ctx, cluster); err != nil {
