@@ -21,7 +21,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s; a token with a known one never waits.
+// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, or is not signed by the one that it names, at most every 30 s. A token
+// that a known key signed never waits. Keys that are older than five minutes are fetched while they are used, so that a withdrawn one does not count for longer.
 type KeySet struct {
 	// URL is of the key set; empty to ask the issuer for it.
 	URL string
@@ -33,6 +34,8 @@ type KeySet struct {
 
 	mu   sync.Mutex
 	keys map[string]crypto.PublicKey
+	// read is when the keys were fetched.
+	read time.Time
 	// fetching is closed when the fetch that is under way has ended; nil without one.
 	fetching chan struct{}
 	// failed is how the last fetch ended, and next when there may be another one.
@@ -43,20 +46,24 @@ type KeySet struct {
 const (
 	refetch      = 30 * time.Second
 	fetchTimeout = 10 * time.Second
+	// fresh is how long keys are used without a look at those of the issuer.
+	fresh = 5 * time.Minute
 	// tryAgain is how long an issuer that does not answer is left alone.
 	tryAgain = 5 * time.Second
 )
 
 // Key implements Keys.
-func (s *KeySet) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
+func (s *KeySet) Key(ctx context.Context, id string, misfit crypto.PublicKey) (crypto.PublicKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key, known := s.keys[id]; known {
-		return key, nil
-	}
-	if s.fetching == nil && !s.Now().Before(s.next) {
+	key, known := s.keys[id]
+	known = known && !same(key, misfit)
+	if now := s.Now(); s.fetching == nil && !now.Before(s.next) && (!known || now.Sub(s.read) >= fresh) {
 		s.fetching = make(chan struct{})
 		go s.renew(context.WithoutCancel(ctx)) // others wait for it, too
+	}
+	if known {
+		return key, nil
 	}
 	if fetched := s.fetching; fetched != nil {
 		s.mu.Unlock()
@@ -82,10 +89,18 @@ func (s *KeySet) renew(ctx context.Context) {
 	defer s.mu.Unlock()
 	s.failed, s.next = err != nil, s.Now().Add(tryAgain)
 	if err == nil {
-		s.keys, s.next = keys, s.Now().Add(refetch)
+		s.keys, s.read, s.next = keys, s.Now(), s.Now().Add(refetch)
 	}
 	close(s.fetching)
 	s.fetching = nil
+}
+
+// same is true for the same key of the same kind.
+func same(one, other crypto.PublicKey) bool {
+	key, is := one.(interface {
+		Equal(key crypto.PublicKey) bool
+	})
+	return is && other != nil && key.Equal(other)
 }
 
 func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error) {
@@ -112,6 +127,9 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error)
 		if id, key, err := read(text); err == nil {
 			keys[id] = key
 		}
+	}
+	if len(keys) == 0 { // those that are known stay
+		return nil, errors.New("the issuer publishes no usable key")
 	}
 	return keys, nil
 }

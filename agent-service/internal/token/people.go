@@ -53,9 +53,10 @@ type Issuer struct {
 	Now func() time.Time
 }
 
-// Keys finds public keys by id. An unknown one is ErrForeign.
+// Keys finds public keys by id. An unknown one is ErrForeign. misfit is the key of that id that did not sign the token, nil before one was tried: the issuer may have another one by
+// now.
 type Keys interface {
-	Key(ctx context.Context, id string) (crypto.PublicKey, error)
+	Key(ctx context.Context, id string, misfit crypto.PublicKey) (crypto.PublicKey, error)
 }
 
 // asymmetric are the algorithms that people's tokens may use. A symmetric one would turn a public key into a secret.
@@ -69,29 +70,41 @@ func (i *Issuer) Person(ctx context.Context, bearer string) (domain.Principal, e
 	if err := algorithm(bearer, asymmetric...); err != nil {
 		return domain.Principal{}, err
 	}
+	found, err := i.claims(ctx, bearer)
+	if err != nil {
+		return domain.Principal{}, err
+	}
+	return i.principal(found)
+}
+
+// claims are those of a token that the issuer signed.
+func (i *Issuer) claims(ctx context.Context, bearer string) (found jwt.MapClaims, err error) {
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(asymmetric), jwt.WithIssuer(i.URL), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.Now),
 	}
 	if i.Audience != "" {
 		options = append(options, jwt.WithAudience(i.Audience))
 	}
-	found := jwt.MapClaims{}
+	var tried crypto.PublicKey
 	var unavailable error
-	_, err := jwt.ParseWithClaims(bearer, found, func(t *jwt.Token) (any, error) {
-		id, _ := t.Header["kid"].(string)
-		key, err := i.Keys.Key(ctx, id)
-		if domain.KindOf(err) == domain.Unavailable {
-			unavailable = err
-		}
-		return key, err
-	}, options...)
+	parse := func() error {
+		found = jwt.MapClaims{}
+		_, err := jwt.ParseWithClaims(bearer, found, func(t *jwt.Token) (key any, err error) {
+			id, _ := t.Header["kid"].(string)
+			if tried, err = i.Keys.Key(ctx, id, tried); domain.KindOf(err) == domain.Unavailable {
+				unavailable = err
+			}
+			return tried, err
+		}, options...)
+		return err
+	}
+	if err = parse(); errors.Is(err, jwt.ErrTokenSignatureInvalid) {
+		err = parse()
+	}
 	if unavailable != nil {
-		return domain.Principal{}, unavailable
+		return nil, unavailable
 	}
-	if err := classify(err); err != nil {
-		return domain.Principal{}, err
-	}
-	return i.principal(found)
+	return found, classify(err)
 }
 
 func (i *Issuer) principal(found jwt.MapClaims) (domain.Principal, error) {
@@ -157,4 +170,6 @@ func ReadKeyFile(path string) (*KeyFile, error) {
 }
 
 // Key implements Keys.
-func (k *KeyFile) Key(context.Context, string) (crypto.PublicKey, error) { return k.key, nil }
+func (k *KeyFile) Key(context.Context, string, crypto.PublicKey) (crypto.PublicKey, error) {
+	return k.key, nil
+}

@@ -12,12 +12,14 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,7 +322,7 @@ func TestAnIssuerThatHangsBlocksOnlyItsOwnTokens(t *testing.T) {
 	keys := &token.KeySet{URL: server.URL, Client: server.Client(), Now: func() time.Time { return now }}
 	refused := make(chan error, 20)
 	look := func(id string) {
-		_, err := keys.Key(t.Context(), id)
+		_, err := keys.Key(t.Context(), id, nil)
 		refused <- err
 	}
 	go look("k")
@@ -333,19 +335,134 @@ func TestAnIssuerThatHangsBlocksOnlyItsOwnTokens(t *testing.T) {
 		go look("unknown")
 	}
 	<-asked // and no caller asks again: the issuer would hang at that
-	_, err = keys.Key(t.Context(), "k")
+	_, err = keys.Key(t.Context(), "k", nil)
 	require.NoError(t, err, "the key is known")
 	answer <- false
 	for range cap(refused) {
 		require.Equal(t, domain.Unavailable, domain.KindOf(<-refused))
 	}
-	_, err = keys.Key(t.Context(), "unknown")
+	_, err = keys.Key(t.Context(), "unknown", nil)
 	require.Equal(t, domain.Unavailable, domain.KindOf(err), "it is left alone for a while")
 	now = now.Add(10 * time.Second)
 	go look("unknown")
 	<-asked
 	answer <- true
 	require.ErrorIs(t, <-refused, token.ErrForeign)
+}
+
+// signer is a key of an issuer, and its name, which may be empty.
+type signer struct {
+	id  string
+	key ed25519.PrivateKey
+}
+
+func newSigner(t *testing.T, id string) signer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	return signer{id, key}
+}
+
+// published is the key as an issuer publishes it.
+func (s signer) published() map[string]string {
+	public, _ := s.key.Public().(ed25519.PublicKey)
+	found := map[string]string{"kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(public)}
+	if s.id != "" {
+		found["kid"] = s.id
+	}
+	return found
+}
+
+func (s signer) sign(t *testing.T, claims jwt.MapClaims) string {
+	t.Helper()
+	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
+	if s.id != "" {
+		unsigned.Header["kid"] = s.id
+	}
+	raw, err := unsigned.SignedString(s.key)
+	require.NoError(t, err)
+	return raw
+}
+
+// changing is an issuer whose keys change. published are those that it has now.
+func changing(t *testing.T, now *time.Time) (issuer *token.Issuer, publish func(...signer), asked *atomic.Int32) {
+	t.Helper()
+	var published atomic.Pointer[[]map[string]string]
+	asked = new(atomic.Int32)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"keys": *published.Load()}))
+	}))
+	t.Cleanup(server.Close)
+	clock := func() time.Time { return *now }
+	issuer = &token.Issuer{URL: "https://issuer", Now: clock, Keys: &token.KeySet{URL: server.URL, Client: server.Client(), Now: clock}}
+	return issuer, func(signers ...signer) {
+		var keys []map[string]string
+		for _, s := range signers {
+			keys = append(keys, s.published())
+		}
+		published.Store(&keys)
+	}, asked
+}
+
+// TestAnIssuerMayChangeAKeyUnderItsName: keys without a name all have the same one.
+func TestAnIssuerMayChangeAKeyUnderItsName(t *testing.T) {
+	for name, id := range map[string]string{"with a name": "k", "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1_800_000_000, 0)
+			issuer, publish, asked := changing(t, &now)
+			claims := jwt.MapClaims{"iss": "https://issuer", "sub": "jane", "exp": now.Add(time.Hour).Unix()}
+			former, next := newSigner(t, id), newSigner(t, id)
+			publish(former)
+			_, err := issuer.Person(t.Context(), former.sign(t, claims))
+			require.NoError(t, err)
+			now = now.Add(time.Minute)
+			publish(next)
+			person, err := issuer.Person(t.Context(), next.sign(t, claims))
+			require.NoError(t, err, "the first token of the new key")
+			assert.Equal(t, "jane", person.User)
+			_, err = issuer.Person(t.Context(), former.sign(t, claims))
+			require.ErrorIs(t, err, token.ErrForeign)
+			for range 5 {
+				_, err = issuer.Person(t.Context(), newSigner(t, id).sign(t, claims))
+				require.ErrorIs(t, err, token.ErrForeign)
+			}
+			assert.EqualValues(t, 2, asked.Load(), "forged tokens do not make the issuer busy")
+		})
+	}
+}
+
+// TestAKeyThatAnIssuerWithdrewCountsNoLonger, while tokens of its other keys come.
+func TestAKeyThatAnIssuerWithdrewCountsNoLonger(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	issuer, publish, asked := changing(t, &now)
+	claims := jwt.MapClaims{"iss": "https://issuer", "sub": "jane", "exp": now.Add(time.Hour).Unix()}
+	stolen, other := newSigner(t, "stolen"), newSigner(t, "other")
+	publish(stolen, other)
+	for _, s := range []signer{stolen, other} {
+		_, err := issuer.Person(t.Context(), s.sign(t, claims))
+		require.NoError(t, err)
+	}
+	publish(other)
+	now = now.Add(4 * time.Minute)
+	_, err := issuer.Person(t.Context(), other.sign(t, claims))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, asked.Load())
+	now = now.Add(time.Minute)
+	_, err = issuer.Person(t.Context(), other.sign(t, claims))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err = issuer.Person(t.Context(), stolen.sign(t, claims))
+		return errors.Is(err, token.ErrForeign)
+	}, time.Minute, time.Millisecond)
+	assert.EqualValues(t, 2, asked.Load())
+
+	publish() // something answers in place of the issuer
+	now = now.Add(10 * time.Minute)
+	_, err = issuer.Keys.Key(t.Context(), "unknown", nil)
+	assert.Equal(t, domain.Unavailable, domain.KindOf(err))
+	_, err = issuer.Person(t.Context(), other.sign(t, claims))
+	require.NoError(t, err, "no key was withdrawn")
 }
 
 func encode(n *big.Int, size int) string {
