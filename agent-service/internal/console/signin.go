@@ -16,6 +16,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/console/location"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/agent-service/internal/console/session"
+	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
 const (
@@ -83,6 +84,8 @@ func signInProblem(err error) (int, string) {
 	refused, answered := asRefusal(err)
 	failed, issued := errors.AsType[*oidc.Problem](err)
 	switch {
+	case errors.Is(err, token.ErrUnverified), answered && refused.Reason == token.ErrUnverified.Error():
+		return http.StatusUnauthorized, t("signin.unverified")
 	case issued:
 		return failed.Status, t("signin.issuer."+failed.Reason, failed.About...)
 	case errors.Is(err, session.ErrTooLong):

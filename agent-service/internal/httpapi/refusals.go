@@ -44,7 +44,7 @@ func status(err error) (int, string) {
 			return code, refused.Message
 		}
 	}
-	for _, bad := range []error{token.ErrMalformed, token.ErrAlgorithm, token.ErrExpired, token.ErrForeign, token.ErrRevoked} {
+	for _, bad := range []error{token.ErrMalformed, token.ErrAlgorithm, token.ErrExpired, token.ErrForeign, token.ErrUnverified, token.ErrRevoked} {
 		if errors.Is(err, bad) {
 			return http.StatusUnauthorized, bad.Error()
 		}

@@ -31,6 +31,8 @@ var (
 	ErrExpired = errors.New("the token has expired")
 	// ErrForeign: another service signed it, or it is for something else.
 	ErrForeign = errors.New("the token belongs to something else")
+	// ErrUnverified: its user is named by an email address of which the issuer does not know that it is the user's.
+	ErrUnverified = errors.New("the email address in the token is not verified: verify it with the issuer of the token")
 	// ErrRevoked: the tokens of its generation were revoked, the registration or the binding ended that it was made for, or its host or infra-env is gone.
 	ErrRevoked = errors.New("the token was revoked")
 )

@@ -115,12 +115,25 @@ func (i *Issuer) principal(found jwt.MapClaims) (domain.Principal, error) {
 	if user == "" {
 		return domain.Principal{}, ErrMalformed
 	}
+	if i.UserClaim == emailClaim && !verified(found) {
+		return domain.Principal{}, ErrUnverified
+	}
 	groups, all := groupsOf(found)
 	return domain.Principal{
 		User: user, Organization: text(found, i.OrganizationClaim),
 		Admin:    i.AdminGroup != "" && slices.Contains(groups, any(i.AdminGroup)),
 		ReadOnly: i.ViewerGroup != "" && (!all || slices.Contains(groups, any(i.ViewerGroup))),
 	}, nil
+}
+
+// emailClaim may name users. People may give an issuer an address that is not theirs.
+const emailClaim = "email"
+
+// verified is false where an issuer says that it has not verified the email address of a token (OpenID Connect Core 1.0, section 5.1). One that says nothing is trusted, as by the
+// API server of Kubernetes. Some write the claim as a text.
+func verified(found jwt.MapClaims) bool {
+	says, there := found["email_verified"]
+	return found[emailClaim] == nil || !there || says == true || says == "true"
 }
 
 // groupsOf returns the claim groups, which is a text where an issuer writes a single one so. all is false where the issuer left the claim out because there are too many

@@ -552,6 +552,29 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 		require.ErrorIs(t, err, c.want, name)
 	}
 
+	issuer.UserClaim = "email"
+	for name, c := range map[string]struct {
+		says jwt.MapClaims
+		user string
+	}{
+		"verified":              {jwt.MapClaims{"email": "jane@example.com", "email_verified": true}, "jane@example.com"},
+		"verified as text":      {jwt.MapClaims{"email": "jane@example.com", "email_verified": "true"}, "jane@example.com"},
+		"not said":              {jwt.MapClaims{"email": "jane@example.com"}, "jane@example.com"},
+		"no address":            {jwt.MapClaims{"email_verified": false}, "1"},
+		"not verified":          {jwt.MapClaims{"email": "jane@example.com", "email_verified": false}, ""},
+		"not verified, as text": {jwt.MapClaims{"email": "jane@example.com", "email_verified": "false"}, ""},
+	} {
+		person, err := issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(c.says)))
+		assert.Equal(t, c.user, person.User, name)
+		if c.user == "" {
+			require.ErrorIs(t, err, token.ErrUnverified, name)
+		}
+	}
+	issuer.UserClaim = "sub"
+	person, err = issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"email": "x@example.com", "email_verified": false})))
+	require.NoError(t, err)
+	assert.Equal(t, "1", person.User, "the address names nobody")
+
 	away := &token.Issuer{URL: server.URL, Now: clock, Keys: &token.KeySet{URL: "http://127.0.0.1:1/keys", Client: server.Client(), Now: clock}}
 	_, err = away.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(nil)))
 	require.Equal(t, domain.Unavailable, domain.KindOf(err), "an unreachable issuer is no refusal of the token")

@@ -70,6 +70,9 @@ type Problem struct {
 // Error implements error. It holds no code or token.
 func (p *Problem) Error() string { return fmt.Sprintf("%s: %v", p.Reason, p.cause) }
 
+// Unwrap is for errors.Is.
+func (p *Problem) Unwrap() error { return p.cause }
+
 func away(cause error) *Problem {
 	return &Problem{Status: http.StatusBadGateway, Reason: "away", cause: cause}
 }

@@ -65,6 +65,7 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"signin.refused": "The API does not accept this token. It may have ended; get a new one.",
 	"signin.long":    "This token is too long for a cookie. Ask for one with fewer claims.",
 
+	"signin.unverified":       "Your email address is not verified. Verify it with the issuer, and sign in again.",
 	"signin.insecure":         "Browsers keep no session of this address, because it has no TLS. Sign in at %s instead.",
 	"signin.with":             "Sign in with %s",
 	"signin.done":             "You are signed in.",
