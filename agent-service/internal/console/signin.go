@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -20,9 +21,12 @@ import (
 )
 
 const (
-	signInURL  = location.SignIn
+	signInURL = location.SignIn
+	// flowCookie begins the names of the cookies of flows, and is the label that they are sealed with.
 	flowCookie = "muster-console-flow"
-	flowPath   = signInURL + "/oidc"
+	// flowBytes is how large the cookies of flows are together, but for the newest one: nginx takes 8 kB of cookies, by default.
+	flowBytes = 3000
+	flowPath  = signInURL + "/oidc"
 	// Callback is where an issuer sends people back to.
 	Callback = flowPath + "/callback"
 )
@@ -134,20 +138,38 @@ func (c *console) startFlow(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, nil, err)
 		return
 	}
-	c.setFlow(w, sealed, int(oidc.FlowTime.Seconds()))
+	c.boundFlows(w, r)
+	c.setFlow(w, flowName(f.State), sealed, int(oidc.FlowTime.Seconds()))
 	http.Redirect(w, r, issuer, http.StatusSeeOther)
 }
 
+// flowName is the name of the cookie of a flow. Each flow has its own, so that a person may sign in on several pages at once.
+func flowName(state string) string { return flowCookie + "-" + oidc.FlowName(state) }
+
+// boundFlows forgets the oldest flows of a browser that were begun and not finished, beyond flowBytes.
+func (c *console) boundFlows(w http.ResponseWriter, r *http.Request) {
+	size := 0
+	for _, cookie := range slices.Backward(r.Cookies()) { // browsers send the oldest first
+		if !strings.HasPrefix(cookie.Name, flowCookie) {
+			continue
+		}
+		if size += len(cookie.Value); size > flowBytes {
+			c.setFlow(w, cookie.Name, "", -1)
+		}
+	}
+}
+
 // setFlow keeps a flow in the browser, which sends it along when the issuer, another site, sends the person back.
-func (c *console) setFlow(w http.ResponseWriter, sealed string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: flowCookie, Value: sealed, Path: flowPath, MaxAge: age, HttpOnly: true, Secure: c.HTTPS, SameSite: http.SameSiteLaxMode}) //nolint:gosec // Secure where browsers come by TLS
+func (c *console) setFlow(w http.ResponseWriter, name, sealed string, age int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: sealed, Path: flowPath, MaxAge: age, HttpOnly: true, Secure: c.HTTPS, SameSite: http.SameSiteLaxMode}) //nolint:gosec // Secure where browsers come by TLS
 }
 
 // finishFlow begins the session of a person whom the issuer sends back. A flow is used once, whatever its outcome.
 func (c *console) finishFlow(w http.ResponseWriter, r *http.Request) {
-	c.setFlow(w, "", -1)
+	name := flowName(r.URL.Query().Get("state"))
+	c.setFlow(w, name, "", -1)
 	var f flow // without a cookie, one that has expired
-	if cookie, err := r.Cookie(flowCookie); err == nil {
+	if cookie, err := r.Cookie(name); err == nil {
 		_ = c.vault.Unseal(flowCookie, cookie.Value, &f)
 	}
 	next := location.Local(f.Next)

@@ -80,7 +80,8 @@ func TestAnEndedOrDeniedFlowIsASentence(t *testing.T) {
 	}{
 		"it took too long":         {flowCookie, "state=s&code=c", words.Of("signin.issuer.expired"), -time.Second, http.StatusBadRequest},
 		"a session is no flow":     {session.CookieName, "state=s&code=c", words.Of("signin.issuer.expired"), time.Minute, http.StatusBadRequest},
-		"without a state":          {flowCookie, "code=c", words.Of("signin.issuer.state"), time.Minute, http.StatusBadRequest},
+		"without a state":          {flowCookie, "code=c", words.Of("signin.issuer.expired"), time.Minute, http.StatusBadRequest},
+		"of another browser":       {flowCookie, "state=another&code=c", words.Of("signin.issuer.expired"), time.Minute, http.StatusBadRequest},
 		"the issuer denied":        {flowCookie, "state=s&error=access_denied", words.Of("signin.issuer.denied", "access_denied"), time.Minute, http.StatusUnauthorized},
 		"an error that is no code": {flowCookie, "state=s&error=%3Cb%3E", words.Of("signin.issuer.denied", "unknown error"), time.Minute, http.StatusUnauthorized},
 	} {
@@ -88,7 +89,7 @@ func TestAnEndedOrDeniedFlowIsASentence(t *testing.T) {
 			sealed, err := v.Seal(given.label, oidc.Flow{State: "s", Nonce: "n", Verifier: "v", Until: time.Now().Add(given.until)})
 			require.NoError(t, err)
 			r := httptest.NewRequest(http.MethodGet, Callback+"?"+given.query, http.NoBody)
-			r.AddCookie(&http.Cookie{Name: flowCookie, Value: sealed})
+			r.AddCookie(&http.Cookie{Name: flowName("s"), Value: sealed})
 			answer := httptest.NewRecorder()
 			c.ServeHTTP(answer, r)
 			assert.Equal(t, given.status, answer.Code)
@@ -97,4 +98,48 @@ func TestAnEndedOrDeniedFlowIsASentence(t *testing.T) {
 			assert.Negative(t, answer.Result().Cookies()[0].MaxAge, "the flow is over")
 		})
 	}
+}
+
+// TestAFlowUnderTheNameOfAnotherIsRefused: the cookie says itself which flow it is of.
+func TestAFlowUnderTheNameOfAnotherIsRefused(t *testing.T) {
+	sealed, err := vaultOf(t).Seal(flowCookie, oidc.Flow{State: "s", Nonce: "n", Verifier: "v", Until: time.Now().Add(time.Minute)})
+	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodGet, Callback+"?state=another&code=c", http.NoBody)
+	r.AddCookie(&http.Cookie{Name: flowName("another"), Value: sealed})
+	answer := httptest.NewRecorder()
+	signInAt(t, "http://issuer").ServeHTTP(answer, r)
+	assert.Equal(t, http.StatusBadRequest, answer.Code)
+	assert.Contains(t, answer.Body.String(), words.Of("signin.issuer.state"))
+}
+
+// TestFlowsThatAreNotFinishedAreForgotten, the oldest first: a proxy refuses requests with many cookies.
+func TestFlowsThatAreNotFinishedAreForgotten(t *testing.T) {
+	issuer := httptest.NewUnstartedServer(nil)
+	address := "http://" + issuer.Listener.Addr().String()
+	issuer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"issuer":"` + address + `","authorization_endpoint":"` + address + `/a","token_endpoint":"` + address + `/t"}`))
+	})
+	issuer.Start()
+	t.Cleanup(issuer.Close)
+	c := signInAt(t, address)
+	var kept []*http.Cookie
+	for range 50 {
+		r := httptest.NewRequest(http.MethodGet, flowPath, http.NoBody)
+		for _, cookie := range kept {
+			r.AddCookie(cookie)
+		}
+		answer := httptest.NewRecorder()
+		c.ServeHTTP(answer, r)
+		require.Equal(t, http.StatusSeeOther, answer.Code)
+		for _, cookie := range answer.Result().Cookies() {
+			if cookie.MaxAge < 0 {
+				require.Equal(t, kept[0].Name, cookie.Name)
+				kept = kept[1:]
+				continue
+			}
+			kept = append(kept, cookie)
+		}
+		assert.Less(t, len(r.Header.Get("Cookie")), 4096)
+	}
+	assert.Greater(t, len(kept), 2)
 }

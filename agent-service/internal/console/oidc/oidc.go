@@ -7,8 +7,10 @@ package oidc
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +56,12 @@ type Client struct {
 type Flow struct {
 	State, Nonce, Verifier string
 	Until                  time.Time
+}
+
+// FlowName tells the flow of a state from others, and does not say the state.
+func FlowName(state string) string {
+	sum := sha256.Sum256([]byte(state))
+	return hex.EncodeToString(sum[:8])
 }
 
 // Problem is a failed sign-in.
