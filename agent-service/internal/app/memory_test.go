@@ -103,6 +103,31 @@ func TestManyLargeRepliesAreBoundedByMemory(t *testing.T) {
 	assert.Less(t, most, mostMemory)
 }
 
+// TestListsOfLargeInventoriesAreBoundedByMemory: what a list needs does not grow with its inventories.
+func TestListsOfLargeInventoriesAreBoundedByMemory(t *testing.T) {
+	p := startProcess(t, "")
+	env := p.post("/infra-envs", "", map[string]any{"name": "e", "pull_secret": `{"auths":{}}`}, http.StatusCreated)["id"].(string)
+	report := reply(t, 1_300)
+	for range 120 {
+		id := uuid.NewString()
+		host := p.post("/infra-envs/"+env+"/hosts", "", map[string]any{"host_id": id, "boot_id": "1"}, http.StatusCreated)
+		status, _ := p.send("/infra-envs/"+env+"/hosts/"+id+"/instructions", host["token"].(string), report)
+		require.Equal(t, http.StatusNoContent, status)
+	}
+	before := p.mostMemory()
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			status, _, err := p.request(http.MethodGet, "/infra-envs/"+env+"/hosts", "", nil, nil)
+			assert.Equal(t, http.StatusOK, status, "%v", err)
+		})
+	}
+	wait.Wait()
+	most := p.mostMemory()
+	t.Logf("at most %d MiB, %d MiB before", most>>20, before>>20)
+	assert.Less(t, most, mostMemory)
+}
+
 // cutOff is the status of a request that was refused before all of it was sent, and whose connection ended before the answer could be read.
 const cutOff = 0
 

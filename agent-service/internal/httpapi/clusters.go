@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/httpapi/hostlist"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -77,8 +78,12 @@ func (s *clusters) ListClusters(ctx context.Context, r api.ListClustersRequestOb
 // GetCluster implements api.StrictServerInterface.
 func (s *clusters) GetCluster(ctx context.Context, r api.GetClusterRequestObject) (api.GetClusterResponseObject, error) {
 	cluster, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, !given(r.Params.ExcludeHosts))
-	return api.GetCluster200JSONResponse{ClusterJSONResponse: shown}, err
+	shown, err := s.shownCluster(ctx, cluster, err, false)
+	if err != nil || given(r.Params.ExcludeHosts) {
+		return api.GetCluster200JSONResponse{ClusterJSONResponse: shown}, err
+	}
+	hosts, err := s.listHosts(ctx, domain.HostFilter{ClusterID: cluster.ID}, nil, nil, true) // clients read inventories here
+	return &hostlist.Cluster{Cluster: api.Cluster(shown), List: hosts}, err
 }
 
 // UpdateCluster implements api.StrictServerInterface.
@@ -140,8 +145,7 @@ func (s *clusters) ListClusterHosts(ctx context.Context, r api.ListClusterHostsR
 	if r.Params.Status != nil {
 		filter.States = []lifecycle.State{lifecycle.State(*r.Params.Status)}
 	}
-	list, err := s.listHosts(ctx, filter, r.Params.Limit, r.Params.Offset, given(r.Params.WithInventory))
-	return api.ListClusterHosts200JSONResponse{HostListJSONResponse: list}, err
+	return s.listHosts(ctx, filter, r.Params.Limit, r.Params.Offset, given(r.Params.WithInventory))
 }
 
 // InstallCluster implements api.StrictServerInterface.
@@ -223,13 +227,23 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 	if !hosts {
 		return shown, nil
 	}
-	shown.Hosts, err = s.hostsOf(ctx, c.ID, true) // clients read the inventories of a cluster's hosts here
+	shown.Hosts, err = s.hostsOf(ctx, c.ID, true)
 	return shown, err
 }
 
 func (s *server) hostsOf(ctx context.Context, clusterID string, inventories bool) ([]api.Host, error) {
 	list, err := s.listHosts(ctx, domain.HostFilter{ClusterID: clusterID}, nil, nil, inventories)
-	return list.Body, err
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]api.Host, 0, len(list.Hosts)) // an empty list is shown as one
+	for h, err := range list.All() {
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
 }
 
 func byCategory(results []validate.Result) map[string][]api.Validation {

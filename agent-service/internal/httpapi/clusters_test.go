@@ -4,8 +4,10 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,4 +105,47 @@ func TestPathsMayEndWithASlash(t *testing.T) {
 	assert.Equal(t, 201, w.call(olga, "PATCH", "/infra-envs/"+env+"/", map[string]any{}).status)
 	assert.Equal(t, 404, w.call(olga, "GET", "/nothing/", nil).status)
 	assert.Equal(t, 404, w.call(olga, "GET", "/", nil).status)
+}
+
+// TestAListOfManyHostsIsWhole: inventories are read a few at a time.
+func TestAListOfManyHostsIsWhole(t *testing.T) {
+	w := newTestEnv(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	var want []string
+	for range 23 {
+		host, _ := w.host(env)
+		w.bind(admin, host, cluster)
+		want = append(want, host[strings.LastIndex(host, "/")+1:])
+	}
+	check := func(path string, hosts []map[string]any, inventories bool) {
+		var found []string
+		for _, h := range hosts {
+			found = append(found, h["id"].(string))
+			inventory, _ := h["inventory"].(string)
+			assert.Equal(t, inventories, strings.Contains(inventory, "52:54:00:00:00:01"), path)
+		}
+		assert.ElementsMatch(t, want, found, path)
+	}
+	for path, inventories := range map[string]bool{
+		"/infra-envs/" + env + "/hosts": true, "/hosts?with-inventory=true": true, "/hosts": false, "/clusters/" + cluster + "/hosts?with-inventory=true": true,
+	} {
+		a := w.call(admin, "GET", path, nil)
+		require.Equal(t, 200, a.status, a.raw)
+		assert.Equal(t, "23", a.header.Get("X-Total-Count"))
+		var hosts []map[string]any
+		require.NoError(t, json.Unmarshal([]byte(a.raw), &hosts), path)
+		check(path, hosts, inventories)
+	}
+	a := w.call(admin, "GET", "/clusters/"+cluster, nil)
+	var whole struct {
+		Name  string           `json:"name"`
+		Hosts []map[string]any `json:"hosts"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.raw), &whole), a.raw)
+	assert.Equal(t, "c", whole.Name)
+	check("the cluster", whole.Hosts, true)
+	assert.Equal(t, "[]", strings.TrimSpace(w.call(admin, "GET", "/hosts?search=none-of-them", nil).raw))
+	assert.Contains(t, w.call(admin, "GET", "/clusters/"+w.cluster(admin, "empty"), nil).raw, `"hosts":[]`)
+	assert.NotContains(t, w.call(admin, "GET", "/clusters/"+cluster+"?exclude-hosts=true", nil).raw, `"hosts":`)
 }

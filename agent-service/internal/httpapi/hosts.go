@@ -14,6 +14,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostlabels"
+	"github.com/muster-io/muster/agent-service/internal/httpapi/hostlist"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -32,10 +33,13 @@ func (s *hosts) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (ap
 		filter.HostID = machine.HostID
 	}
 	list, err := s.listHosts(ctx, filter, r.Params.Limit, r.Params.Offset, true)
-	if machine := callerOf(ctx).machine; machine != nil {
-		list.Body = slices.DeleteFunc(list.Body, func(h api.Host) bool { return s.opens(ctx, *machine, key(r.InfraEnvID, h.ID)) != nil })
+	if err != nil {
+		return nil, err
 	}
-	return api.ListHosts200JSONResponse{HostListJSONResponse: list}, err
+	if machine := callerOf(ctx).machine; machine != nil {
+		list.Hosts = slices.DeleteFunc(list.Hosts, func(h domain.Host) bool { return s.opens(ctx, *machine, h.HostKey) != nil })
+	}
+	return list, nil
 }
 
 // ListAllHosts implements api.StrictServerInterface.
@@ -50,8 +54,7 @@ func (s *hosts) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObjec
 	for _, status := range given(p.Status) {
 		filter.States = append(filter.States, lifecycle.State(status))
 	}
-	list, err := s.listHosts(ctx, filter, p.Limit, p.Offset, given(p.WithInventory))
-	return api.ListAllHosts200JSONResponse{HostListJSONResponse: list}, err
+	return s.listHosts(ctx, filter, p.Limit, p.Offset, given(p.WithInventory))
 }
 
 // chosenHosts is the filter of the parameters that lists and counts share.
@@ -82,27 +85,21 @@ func (s *hosts) CountHosts(ctx context.Context, r api.CountHostsRequestObject) (
 	return answer, nil
 }
 
-func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit, offset *int, inventories bool) (api.HostListJSONResponse, error) {
+func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit, offset *int, inventories bool) (*hostlist.List, error) {
 	list, err := whole(limit, offset, func(page domain.Page) (domain.List[domain.Host], error) {
 		filter.Page = page
 		return s.Service.ListHosts(ctx, principal(ctx), filter)
 	})
 	if err != nil {
-		return api.HostListJSONResponse{}, err
+		return nil, err
 	}
-	var reported map[domain.HostKey][]byte
+	found := &hostlist.List{Hosts: list.Items, Total: list.Total, Shown: s.host}
 	if inventories {
-		if reported, err = s.Service.Inventories(ctx, principal(ctx), list.Items); err != nil {
-			return api.HostListJSONResponse{}, err
+		found.Inventories = func(some []domain.Host) (map[domain.HostKey][]byte, error) {
+			return s.Service.Inventories(ctx, principal(ctx), some)
 		}
 	}
-	body := make([]api.Host, 0, len(list.Items))
-	for i := range list.Items {
-		shown := s.host(&list.Items[i])
-		shown.Inventory = string(reported[list.Items[i].HostKey])
-		body = append(body, shown)
-	}
-	return api.HostListJSONResponse{Body: body, Headers: api.HostListResponseHeaders{XTotalCount: list.Total}}, nil
+	return found, nil
 }
 
 // GetHost implements api.StrictServerInterface.
