@@ -207,6 +207,7 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 	if err != nil {
 		return api.ClusterJSONResponse{}, err
 	}
+	proxy := proxyFor(ctx, c.Proxy)
 	shown := api.ClusterJSONResponse{
 		Kind: api.ClusterKindCluster, ID: id(c.ID), Href: api.Base + "/clusters/" + c.ID, Name: c.Name, UserName: c.User, OrgID: c.Organization,
 		OpenshiftVersion: c.OpenshiftVersion, OpenshiftClusterID: id(c.OpenshiftClusterID), BaseDNSDomain: c.BaseDNSDomain, ControlPlaneCount: c.ControlPlaneCount,
@@ -214,7 +215,7 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 		StatusUpdatedAt: c.StatusUpdatedAt, TotalHostCount: int64(c.HostCount), EnabledHostCount: int64(c.HostCount), ReadyHostCount: int64(c.ReadyHostCount),
 		APIVips: vips(c.APIVIPs), IngressVips: vips(c.IngressVIPs), ClusterNetworks: networks(c.ClusterNetworks), ServiceNetworks: networks(c.ServiceNetworks),
 		MachineNetworks: networks(c.MachineNetworks), MonitoredOperators: []map[string]any{}, UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,
-		HTTPProxy: c.Proxy.HTTP, HTTPSProxy: c.Proxy.HTTPS, NoProxy: c.Proxy.NoProxy,
+		HTTPProxy: proxy.HTTP, HTTPSProxy: proxy.HTTPS, NoProxy: proxy.NoProxy,
 		InstallStartedAt: c.InstallStartedAt, InstallCompletedAt: c.InstallCompletedAt, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt,
 		ValidationsInfo: text(byCategory(c.Validations())), Progress: api.ClusterProgressInfo(c.Progress()), DiskEncryption: api.DiskEncryption{EnableOn: api.DiskEncryptionEnableOnNone, Mode: api.Tpmv2},
 	}

@@ -93,7 +93,7 @@ func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit,
 	if err != nil {
 		return nil, err
 	}
-	found := &hostlist.List{Hosts: list.Items, Total: list.Total, Shown: s.host}
+	found := &hostlist.List{Hosts: list.Items, Total: list.Total, Shown: func(h *domain.Host) api.Host { return s.hostFor(ctx, h) }}
 	if inventories {
 		found.Inventories = func(some []domain.Host) (map[domain.HostKey][]byte, error) {
 			return s.Service.Inventories(ctx, principal(ctx), some)
@@ -275,13 +275,22 @@ func (s *server) shown(ctx context.Context, host *domain.Host, err error) (api.H
 	if err != nil {
 		return api.HostJSONResponse{}, err
 	}
-	shown := s.host(host)
+	shown := s.hostFor(ctx, host)
 	inventory, err := s.Service.Inventory(ctx, domain.Kubernetes, host.HostKey)
 	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return api.HostJSONResponse{}, err
 	}
 	shown.Inventory = string(inventory)
 	return api.HostJSONResponse(shown), nil
+}
+
+// hostFor is the answer about a host to the caller.
+func (s *server) hostFor(ctx context.Context, h *domain.Host) api.Host {
+	shown := s.host(h)
+	if principal(ctx).ReadOnly { // first-boot data has keys and hashes of passwords
+		shown.IgnitionConfigOverrides = ""
+	}
+	return shown
 }
 
 func (s *server) host(h *domain.Host) api.Host {

@@ -6,8 +6,10 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 var errReadOnly = &refusal{http.StatusForbidden, "this account is read-only: it changes nothing, and downloads neither images nor credentials"}
@@ -17,6 +19,24 @@ var reads = []string{
 	"CheckBindHost", "CountHosts", "GetCluster", "GetClusterDefaultConfig", "GetClusterSupportedPlatforms", "GetDetailedSupportedFeatures", "GetHost", "GetIdentity", "GetIgnoredValidations", "GetInfraEnv",
 	"GetPreflightRequirements", "GetSupportedArchitectures", "GetSupportedFeatures", "ListAllHosts", "ListClusterHosts", "ListClusters", "ListComponentVersions", "ListEvents", "ListHosts",
 	"ListInfraEnvs", "ListManagedDomains", "ListMonitoredOperators", "ListReleaseSources", "ListSupportedOpenshiftVersions", "ListSupportedOperators", "StreamChanges", "StreamEvents",
+}
+
+// proxyFor is a proxy as the caller may see it: accounts that are read-only do not get its credentials.
+func proxyFor(ctx context.Context, p domain.Proxy) domain.Proxy {
+	if principal(ctx).ReadOnly {
+		p.HTTP, p.HTTPS = withoutUser(p.HTTP), withoutUser(p.HTTPS)
+	}
+	return p
+}
+
+// withoutUser is an address without user and password.
+func withoutUser(address string) string {
+	at, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	at.User = nil
+	return at.String()
 }
 
 // GetIdentity implements api.StrictServerInterface.

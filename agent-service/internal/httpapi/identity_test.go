@@ -72,3 +72,36 @@ func TestAViewerReadsAndNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// TestAViewerGetsNoCredentials that objects hold: first-boot data, and the password of a proxy.
+func TestAViewerGetsNoCredentials(t *testing.T) {
+	w := newTestEnv(t)
+	admin, viewer := w.person("root", "admins"), w.person("vera", "admins", "viewers")
+	env, cluster := "/infra-envs/"+w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	host, _ := w.host(strings.TrimPrefix(env, "/infra-envs/"))
+	w.bind(admin, host, cluster)
+	const secret = "s3cr3t"
+	ignition := `{"ignition":{"version":"3.2.0"},"passwd":{"users":[{"name":"core","passwordHash":"` + secret + `"}]}}`
+	proxy := "http://me:" + secret + "@proxy.example.com:3128"
+	for path, change := range map[string]any{
+		env:                    map[string]any{"ignition_config_override": ignition, "proxy": map[string]string{"http_proxy": proxy}},
+		"/clusters/" + cluster: map[string]any{"https_proxy": proxy},
+		host + "/ignition":     map[string]any{"config": ignition},
+	} {
+		changed := w.call(admin, "PATCH", path, change)
+		require.Equal(t, 201, changed.status, changed.raw)
+	}
+	for _, path := range []string{
+		env, "/infra-envs", "/clusters/" + cluster, "/clusters?with_hosts=true", "/clusters/" + cluster + "/hosts", env + "/hosts", host, "/hosts", "/events?cluster_id=" + cluster,
+	} {
+		seen := w.call(viewer, "GET", path, nil)
+		require.Equal(t, 200, seen.status, seen.raw)
+		assert.NotContains(t, seen.raw, secret, path)
+		if !strings.HasPrefix(path, "/events") {
+			assert.Contains(t, w.call(admin, "GET", path, nil).raw, secret, path)
+		}
+		if path == env || path == "/clusters/"+cluster {
+			assert.Contains(t, seen.raw, `"http://proxy.example.com:3128"`)
+		}
+	}
+}

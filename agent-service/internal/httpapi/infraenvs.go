@@ -183,7 +183,10 @@ func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEn
 		NtpSources: env.NTPSources, AdditionalNtpSources: env.AdditionalNTPSources, SSHAuthorizedKey: env.SSHAuthorizedKey, PullSecretSet: env.PullSecret != "",
 		StaticNetworkConfig: string(env.StaticNetworkConfig), RendezvousIP: env.RendezvousIP, IgnitionConfigOverride: env.IgnitionConfigOverride,
 		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds, OnRelease: onRelease(env.Wipe), AgentLabels: env.AgentLabels,
-		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy), CustomResource: api.CustomResource{Namespace: env.Kube.Namespace, Name: env.Kube.Name},
+		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(proxyFor(ctx, env.Proxy)), CustomResource: api.CustomResource{Namespace: env.Kube.Namespace, Name: env.Kube.Name},
+	}
+	if principal(ctx).ReadOnly { // first-boot data has keys and hashes of passwords
+		shown.IgnitionConfigOverride = ""
 	}
 	if s.Images != nil && shown.OpenshiftVersion == "" {
 		shown.OpenshiftVersion = s.Images.Version(env)
