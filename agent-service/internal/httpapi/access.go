@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -80,6 +81,9 @@ func (s *server) identify(r *http.Request) (caller, error) {
 	}
 	if len(tokens) == 0 {
 		person, err := s.People.Person(r.Context(), bearer)
+		if err == nil && bearer == "" && s.crossSite(r) {
+			err = errCrossSite
+		}
 		return caller{person: person}, err
 	}
 	var scope token.Scope
@@ -91,6 +95,34 @@ func (s *server) identify(r *http.Request) (caller, error) {
 		scope = found
 	}
 	return caller{machine: &scope}, nil
+}
+
+var errCrossSite = &refusal{http.StatusForbidden, "this request comes from a page of another site: without authentication of users, such pages change nothing; a proxy before the service has to pass the header Host on"}
+
+// crossSite is true for a change that a page of another site asks for. Browsers send it without asking the service first where it looks like a form. Clients that are no browsers do
+// not say where they come from. Ports are not compared: proxies pass on the host that a browser asked for without its port.
+func (s *server) crossSite(r *http.Request) bool {
+	if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
+		return false
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site == "cross-site"
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	own := []string{hostname("http://" + r.Host), hostname(s.BaseURL)}
+	return !slices.ContainsFunc(own, func(name string) bool { return name != "" && strings.EqualFold(name, hostname(origin)) })
+}
+
+// hostname is that of a URL, empty for none.
+func hostname(address string) string {
+	at, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return at.Hostname()
 }
 
 // machineTokens are all that a request carries: every one of them has to be good.
