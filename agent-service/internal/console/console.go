@@ -236,7 +236,9 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, v *visit, err err
 	}
 	if refused.status == http.StatusUnauthorized {
 		c.vault.Forget(w, r, c.HTTPS)
-		c.toSignIn(w, r)
+		if !c.returnForm(w, r, nil) {
+			c.toSignIn(w, r)
+		}
 		return
 	}
 	var by *session.Session

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,4 +85,34 @@ func TestTheAddressOfAnActionLeadsToItsPage(t *testing.T) {
 	}
 	status, _ := p.read(p.Get(p.base + "/infra-envs/x/wipe"))
 	assert.Equal(t, http.StatusNotFound, status)
+}
+
+// TestAFormOfATokenThatEndedIsGivenBack: the session of the browser outlives its token.
+func TestAFormOfATokenThatEndedIsGivenBack(t *testing.T) {
+	var ended atomic.Bool
+	p := signIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ended.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"reason":"the token has expired"}`)
+			return
+		}
+		newSlowAPI(0).ServeHTTP(w, r)
+	}), nil)
+	at, err := url.Parse(p.base)
+	require.NoError(t, err)
+	session := p.Jar.Cookies(at)
+	for _, cookie := range session {
+		cookie.Path = "/console"
+	}
+	ended.Store(true)
+	for path, field := range map[string]string{"/infra-envs": "no_proxy", "/clusters": "machine_network"} {
+		p.Jar.SetCookies(at, session)
+		form := url.Values{"csrf": {p.csrf}, "name": {"mine"}, "pull_secret": {"my secret"}, field: {"10.0.0.0/8"}, "version": {"1.31"}}
+		status, page := p.read(p.PostForm(p.base+path, form))
+		assert.Equal(t, http.StatusForbidden, status)
+		for _, written := range []string{`value="mine"`, ">my secret</textarea>", `value="10.0.0.0/8"`, "Your session has ended"} {
+			assert.Contains(t, page, written)
+		}
+		assert.Empty(t, p.Jar.Cookies(at), "the session is over")
+	}
 }
