@@ -213,7 +213,7 @@ func (c *console) signedIn(serve func(*visit) error) http.Handler {
 func (c *console) toSignIn(w http.ResponseWriter, r *http.Request) {
 	target := signInURL
 	if r.Method == http.MethodGet {
-		target = location.SignInFor(r.URL.RequestURI())
+		target = location.SignInFor(location.Page(r))
 	}
 	switch {
 	case r.Header.Get("HX-Request") != "":

@@ -76,6 +76,24 @@ func TestALinkOfAnotherSiteIsFollowedOnce(t *testing.T) {
 	}
 }
 
+// TestASessionThatEndsInAPartOfAPageLeadsBackToThePage: what a field offers is none.
+func TestASessionThatEndsInAPartOfAPageLeadsBackToThePage(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	for current, want := range map[string]string{
+		"http://muster.example.com/console/machines?state=free#x": "/console/machines?state=free",
+		"http://muster.example.com/elsewhere":                     "/console/clusters/options?cluster=a",
+		"//":                                                      "/console/clusters/options?cluster=a",
+		"":                                                        "/console/clusters/options?cluster=a",
+	} {
+		r := httptest.NewRequest(http.MethodGet, Base+"/clusters/options?cluster=a", http.NoBody)
+		r.Header.Set("HX-Request", "true")
+		r.Header.Set("HX-Current-URL", current)
+		answer := httptest.NewRecorder()
+		c.ServeHTTP(answer, r)
+		assert.Equal(t, location.SignInFor(want), answer.Header().Get("HX-Redirect"), current)
+	}
+}
+
 func TestAnEndedSessionEndsTheStream(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	ended := httptest.NewRecorder()

@@ -51,6 +51,14 @@ func SignInFor(next string) string {
 	return SignIn + "?" + url.Values{NextField: {next}}.Encode()
 }
 
+// Page is the address of the page that a request is of. That of a part of a page may be no page.
+func Page(r *http.Request) string {
+	if at, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil && Local(at.RequestURI()) == at.RequestURI() {
+		return at.RequestURI()
+	}
+	return r.URL.RequestURI()
+}
+
 // CrossSite is true for a link that a person followed from another site. Browsers send no cookie with SameSite=Strict along with it.
 func CrossSite(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Dest") == "document"
