@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -24,7 +25,11 @@ const (
 	// reviewedFor is how long the cluster's word on a token is taken.
 	reviewedFor = time.Minute
 	maxReviewed = 10_000
-	mastersRole = "system:masters"
+	// reviewsAtOnce is how many tokens the cluster is asked about at a time, and reviewWait how long a request waits for its turn: clients without any token that is good may
+	// send as many as they like, and the API server shares its time out between all requests of this service.
+	reviewsAtOnce = 10
+	reviewWait    = 5 * time.Second
+	mastersRole   = "system:masters"
 )
 
 // reviewed are the people whom the cluster knows: it is asked whose a token is.
@@ -35,6 +40,7 @@ type reviewed struct {
 	// viewerGroup makes accounts read-only; empty for none.
 	viewerGroup string
 	now         func() time.Time
+	turns       *semaphore.Weighted
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]person
@@ -55,9 +61,13 @@ func (o *Options) reviewedPeople(requests *requestcount.Counter) (*reviewed, err
 	if err != nil {
 		return nil, err
 	}
-	return &reviewed{
-		client: clients.AuthenticationV1().TokenReviews(), audience: o.OIDCAudience, adminGroup: o.OIDCAdminGroup, viewerGroup: o.OIDCViewerGroup, now: time.Now, known: map[[sha256.Size]byte]person{},
-	}, nil
+	found := newReviewed(clients.AuthenticationV1().TokenReviews())
+	found.audience, found.adminGroup, found.viewerGroup = o.OIDCAudience, o.OIDCAdminGroup, o.OIDCViewerGroup
+	return found, nil
+}
+
+func newReviewed(client authenticationclient.TokenReviewInterface) *reviewed {
+	return &reviewed{client: client, now: time.Now, turns: semaphore.NewWeighted(reviewsAtOnce), known: map[[sha256.Size]byte]person{}}
 }
 
 // Person implements token.People.
@@ -85,12 +95,23 @@ func (r *reviewed) Person(ctx context.Context, bearer string) (domain.Principal,
 	return found, err
 }
 
+// ask sends a review once it is its turn.
+func (r *reviewed) ask(ctx context.Context, request *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+	wait, cancel := context.WithTimeout(ctx, reviewWait)
+	defer cancel()
+	if err := r.turns.Acquire(wait, 1); err != nil {
+		return nil, err
+	}
+	defer r.turns.Release(1)
+	return r.client.Create(ctx, request, metav1.CreateOptions{})
+}
+
 func (r *reviewed) review(ctx context.Context, bearer string) (domain.Principal, error) {
 	request := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer}}
 	if r.audience != "" {
 		request.Spec.Audiences = []string{r.audience}
 	}
-	answer, err := r.client.Create(ctx, request, metav1.CreateOptions{})
+	answer, err := r.ask(ctx, request)
 	if err != nil {
 		return domain.Principal{}, &domain.Error{
 			Kind: domain.Unavailable, Reason: "ClusterUnavailable", Message: "the cluster cannot review the token at the moment; try again", RetryAfter: 5 * time.Second,

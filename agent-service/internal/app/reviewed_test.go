@@ -4,8 +4,11 @@
 package app
 
 import (
-	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -13,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -41,9 +46,8 @@ func TestTheClusterSaysWhoseATokenIs(t *testing.T) {
 		return true, review, nil
 	})
 	now := time.Unix(1_700_000_000, 0)
-	people := &reviewed{
-		client: clients.AuthenticationV1().TokenReviews(), audience: "agent-service", adminGroup: "ops", now: func() time.Time { return now }, known: map[[sha256.Size]byte]person{},
-	}
+	people := newReviewed(clients.AuthenticationV1().TokenReviews())
+	people.audience, people.adminGroup, people.now = "agent-service", "ops", func() time.Time { return now }
 	who, err := people.Person(t.Context(), "jane")
 	require.NoError(t, err)
 	assert.Equal(t, domain.Principal{User: "jane"}, who)
@@ -68,4 +72,40 @@ func TestTheClusterSaysWhoseATokenIs(t *testing.T) {
 	away = false
 	_, err = people.Person(t.Context(), "new")
 	require.ErrorIs(t, err, token.ErrForeign, "an outage is not remembered")
+}
+
+// TestTheClusterIsAskedAboutFewTokensAtOnce: requests of the controllers wait behind those reviews, which any client can cause.
+func TestTheClusterIsAskedAboutFewTokensAtOnce(t *testing.T) {
+	const clients = 4 * reviewsAtOnce
+	asked, answer := make(chan struct{}, clients), make(chan struct{})
+	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{}}`)
+	}))
+	t.Cleanup(cluster.Close)
+	api, err := kubernetes.NewForConfig(&rest.Config{Host: cluster.URL, QPS: -1})
+	require.NoError(t, err)
+	people := newReviewed(api.AuthenticationV1().TokenReviews())
+	refused := make(chan error, clients)
+	for i := range clients {
+		go func() {
+			_, err := people.Person(t.Context(), fmt.Sprintf("forged-%d", i))
+			refused <- err
+		}()
+	}
+	for range reviewsAtOnce {
+		<-asked
+	}
+	select {
+	case <-asked:
+		assert.Fail(t, "the others wait for their turn")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(answer)
+	for range clients {
+		require.ErrorIs(t, <-refused, token.ErrForeign)
+	}
 }
