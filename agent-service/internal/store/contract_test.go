@@ -67,6 +67,7 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"a host reports so many events":               trimsEvents,
 		"lists are owned and paged":                   ownsLists,
 		"hosts are chosen by labels":                  choosesByLabels,
+		"clusters are found by name and state":        findsClusters,
 		"files go with their cluster":                 keepsFiles,
 		"heartbeats are saved in few statements":      savesHeartbeats,
 		"a second process finds everything":           opensAgain,
@@ -710,6 +711,35 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 		}
 	}
 	assert.Len(t, seen, writers*updates*each)
+}
+
+// findsClusters: a name is text, whatever its case.
+func findsClusters(t *testing.T, s *store.Store, _ string) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
+		for i, name := range []string{"edge-one", "Edge_Two", "core", "É50%"} {
+			c := &domain.Cluster{ID: uuid.NewString(), Name: name, CreatedAt: time.Now().Add(time.Duration(i) * time.Second), Status: lifecycle.ClusterReady}
+			c.Owner = domain.Owner{User: map[bool]string{true: "u", false: "v"}[i < 2]}
+			require.NoError(t, tx.PutCluster(ctx, c))
+		}
+	})
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
+		for text, want := range map[string]int{"EDGE": 2, "edge_": 1, "e%o": 0, "50%": 1, `\`: 0, "'": 0, "?": 0} {
+			found, err := r.Clusters(ctx, admin, domain.ClusterFilter{Search: text})
+			require.NoError(t, err, text)
+			assert.Equal(t, want, found.Total, text)
+		}
+		found, err := r.Clusters(ctx, domain.Scope{Principal: domain.Principal{User: "u"}}, domain.ClusterFilter{
+			Search: "e", States: []lifecycle.ClusterState{lifecycle.ClusterReady, lifecycle.ClusterAddingHosts}, Page: domain.Page{Limit: 1, Offset: 1},
+		})
+		require.NoError(t, err)
+		require.Len(t, found.Items, 1)
+		assert.Equal(t, "Edge_Two", found.Items[0].Name)
+		assert.Equal(t, 2, found.Total)
+		found, err = r.Clusters(ctx, admin, domain.ClusterFilter{States: []lifecycle.ClusterState{lifecycle.ClusterAddingHosts}})
+		require.NoError(t, err)
+		assert.Zero(t, found.Total)
+		return nil
+	}))
 }
 
 func ownsLists(t *testing.T, s *store.Store, _ string) {
