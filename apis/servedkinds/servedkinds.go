@@ -1,8 +1,9 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servedkinds waits until the API server serves the kinds that a program reconciles. An operator may be installed before its
-// CustomResourceDefinitions, and may restart while a set of them is missing.
+// Package servedkinds waits until the API server serves the kinds that a program reconciles, with the fields that it writes. An operator may be
+// installed before its CustomResourceDefinitions, may restart while a set of them is missing, and may be upgraded before them, as by Helm, which
+// upgrades none.
 package servedkinds
 
 import (
@@ -70,15 +71,16 @@ func of(group, version string, names ...string) []schema.GroupVersionKind {
 // Kinds returns the kinds of a set, each in the version that operators ask for.
 func (s Set) Kinds() []schema.GroupVersionKind { return slices.Clone(kinds[s]) }
 
-// Wait returns when the API server serves all kinds of the sets, with an error when it cannot be asked, or when ctx ends. While kinds are
-// missing it logs which, and which sets to apply, and answers at the address of the probes, which is host:port, "" or "0" for none: the
-// program is alive, and not ready.
+// Wait returns when the API server serves all kinds of the sets with the fields of [written], with an error when it cannot be asked, or when ctx
+// ends. While kinds or fields are missing it logs which, and which sets to apply, and answers at the address of the probes, which is host:port, ""
+// or "0" for none: the program is alive, and not ready, so that a rolling update keeps the version that works.
 func Wait(ctx context.Context, config *rest.Config, log logr.Logger, probes string, sets ...Set) error {
 	api, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("preparing to look for kinds: %w", err)
 	}
-	lacks, err := missing(api, sets)
+	look := looker{api: api, fields: fieldLooker{api: api.RESTClient(), log: log}}
+	lacks, err := look.missing(ctx, sets)
 	if err != nil || len(lacks) == 0 {
 		return err
 	}
@@ -88,22 +90,23 @@ func Wait(ctx context.Context, config *rest.Config, log logr.Logger, probes stri
 	}
 	defer stop()
 	said := ""
-	return wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (bool, error) {
-		if lacks, err = missing(api, sets); err != nil {
+	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		if lacks, err = look.missing(ctx, sets); err != nil {
 			return false, err
 		}
 		if now := lacks.kinds(); now != said && now != "" {
-			log.Info("the API server does not serve kinds that are needed: apply the sets that hold them, this waits", "kinds", now, "sets", lacks.sets())
+			log.Info(lacks.sentence(), "kinds", now, "sets", lacks.sets())
 			said = now
 		}
 		return len(lacks) == 0, nil
 	})
 }
 
-// lack is a kind that is not served, and the set that holds it.
+// lack is a kind that is not served, or is served without fields, and the set that holds it.
 type lack struct {
-	kind schema.GroupVersionKind
-	set  Set
+	kind   schema.GroupVersionKind
+	set    Set
+	fields []string
 }
 
 type lackList []lack
@@ -111,9 +114,21 @@ type lackList []lack
 func (l lackList) kinds() string {
 	names := make([]string, 0, len(l))
 	for _, one := range l {
-		names = append(names, one.kind.Kind+"."+one.kind.Version+"."+one.kind.Group)
+		name := one.kind.Kind + "." + one.kind.Version + "." + one.kind.Group
+		if len(one.fields) > 0 {
+			name += " without " + strings.Join(one.fields, " ")
+		}
+		names = append(names, name)
 	}
 	return strings.Join(names, ", ")
+}
+
+// sentence is what is logged. Fields are looked for only where all kinds are served.
+func (l lackList) sentence() string {
+	if len(l) > 0 && len(l[0].fields) > 0 {
+		return "the kinds in the cluster are older than this operator and lack fields that it writes: apply the sets of its version, this waits"
+	}
+	return "the API server does not serve kinds that are needed: apply the sets that hold them, this waits"
 }
 
 func (l lackList) sets() string {
@@ -124,6 +139,21 @@ func (l lackList) sets() string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// looker looks for kinds and their fields.
+type looker struct {
+	api    discovery.ServerResourcesInterface
+	fields fieldLooker
+}
+
+// missing returns the kinds of the sets that the API server does not serve; or else those that it serves without fields that are written.
+func (l *looker) missing(ctx context.Context, sets []Set) (lackList, error) {
+	lacks, err := missing(l.api, sets)
+	if err != nil || len(lacks) > 0 {
+		return lacks, err
+	}
+	return l.fields.missing(ctx, sets), nil
 }
 
 // missing returns the kinds of the sets that the API server does not serve. Discovery is open to every account.
@@ -141,7 +171,7 @@ func missing(api discovery.ServerResourcesInterface, sets []Set) (lackList, erro
 				served[version] = list
 			}
 			if !has(served[version], kind.Kind) {
-				out = append(out, lack{kind, set})
+				out = append(out, lack{kind: kind, set: set})
 			}
 		}
 	}
@@ -163,7 +193,7 @@ func serveProbes(ctx context.Context, address string) (stop func(), err error) {
 	}
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/healthz" {
-			http.Error(w, "kinds are missing: see the log", http.StatusServiceUnavailable)
+			http.Error(w, "kinds or fields are missing: see the log", http.StatusServiceUnavailable)
 		}
 	})}
 	ended := make(chan struct{})
