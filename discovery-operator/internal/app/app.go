@@ -20,6 +20,7 @@ import (
 	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/apis/logging"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/olderkinds"
 	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/apis/probes"
 	"github.com/muster-io/muster/apis/requestcount"
@@ -158,8 +159,12 @@ func newManager(config *rest.Config, o ctrl.Options) (ctrl.Manager, error) {
 
 func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sources, fleets *fleet.Registry, counters *metrics.Metrics) error {
 	recorder := mgr.GetEventRecorder(name)
+	c := mgr.GetClient()
+	if !p.ManageHosts { // the definitions of hosts are those of the operator that manages them
+		c = olderkinds.Client(c, "BareMetalHost", "HardwareData")
+	}
 	discovery := baremetalhostdiscovery.New(baremetalhostdiscovery.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Sources: from, Fleets: fleets, Counter: counters,
+		Client: c, Live: mgr.GetAPIReader(), Events: recorder, Sources: from, Fleets: fleets, Counter: counters,
 		Namespace: p.Namespace, ManageHosts: p.ManageHosts,
 	})
 	if err := discovery.SetupWithManager(mgr); err != nil {
@@ -169,7 +174,7 @@ func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sourc
 		return err
 	}
 	return wrap(p.hosts(mgr, baremetalhost.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Provisioners: from, Counter: counters,
+		Client: c, Live: mgr.GetAPIReader(), Events: recorder, Provisioners: from, Counter: counters,
 		Namespace: p.Namespace, Grace: reservation.Time, ManageHosts: p.ManageHosts,
 	}), "adding the controller of BareMetalHosts")
 }

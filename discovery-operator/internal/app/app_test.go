@@ -74,7 +74,12 @@ func newTestEnv(t testing.TB) *testEnv {
 // newSerialTestEnv is newTestEnv for a part of a test that runs beside others, whose parts follow each other.
 func newSerialTestEnv(t testing.TB) *testEnv {
 	t.Helper()
-	config := controlplanetest.Start(t)
+	return newTestEnvAt(t, controlplanetest.Start(t))
+}
+
+// newTestEnvAt is newSerialTestEnv at an API server.
+func newTestEnvAt(t testing.TB, config *rest.Config) *testEnv {
+	t.Helper()
 	scheme, err := newScheme()
 	require.NoError(t, err)
 	c, err := client.New(config, client.Options{Scheme: scheme})

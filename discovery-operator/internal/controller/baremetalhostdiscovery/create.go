@@ -230,7 +230,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, host inventory.Ref, uid, n
 			LastTransitionTime: now,
 		}},
 	}
-	data, err := json.Marshal(status)
+	data, err := json.Marshal(struct {
+		metal3v1.BareMetalHostStatus
+		HardwareProfile string `json:"hardwareProfile"` // definitions of former baremetal operators require it
+	}{BareMetalHostStatus: status})
 	if err != nil {
 		return fmt.Errorf("writing the status of host %s: %w", host, err)
 	}

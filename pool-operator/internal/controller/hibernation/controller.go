@@ -23,6 +23,7 @@ import (
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/olderkinds"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/powerplan"
@@ -51,7 +52,10 @@ type Dependencies struct {
 type Reconciler struct{ Dependencies }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
+func New(d Dependencies) *Reconciler {
+	d.Client = olderkinds.Client(d.Client, "ClusterDeployment") // that of Hive does not have status.claimedTimestamp
+	return &Reconciler{Dependencies: d}
+}
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {

@@ -5,22 +5,27 @@ package hibernation
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/outcome"
 )
 
@@ -120,4 +125,36 @@ type staleReader struct {
 func (s staleReader) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	s.old.DeepCopyInto(obj.(*hivev1.ClusterDeployment))
 	return nil
+}
+
+// TestAClusterSleepsUnderTheDefinitionOfHive takes the definition of ClusterDeployments that is there where Hive installs clusters. It does not have
+// status.claimedTimestamp.
+func TestAClusterSleepsUnderTheDefinitionOfHive(t *testing.T) {
+	text, err := os.ReadFile(needtest.Field(t, "crds", "hive", "hive.openshift.io_clusterdeployments.yaml"))
+	require.NoError(t, err)
+	cfg, err := clientcmd.BuildConfigFromFlags("", controlplanetest.BareKubeconfig(t))
+	require.NoError(t, err)
+	s := newScheme(t)
+	require.NoError(t, apiextensionsv1.AddToScheme(s))
+	c, err := client.New(cfg, client.Options{Scheme: s})
+	require.NoError(t, err)
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(text, definition))
+	require.NoError(t, c.Create(t.Context(), definition))
+	require.Eventually(t, func() bool { return c.List(t.Context(), &hivev1.ClusterDeploymentList{}) == nil }, time.Minute, 20*time.Millisecond)
+
+	cd := cluster(t, c, time.Hour, func(cd *hivev1.ClusterDeployment) {
+		cd.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte("{}")}}
+		cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "n", PoolName: "p", ClaimName: "c", ClaimedTimestamp: new(metav1.Now())}
+	})
+	r := New(Dependencies{Client: c, Recorder: events.NewFakeRecorder(1), Clock: fixedClock(time.Now().Add(2 * time.Hour))})
+	pass := func() string {
+		_, err := outcome.Reconciler[ctrl.Request](r).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)})
+		require.NoError(t, err)
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))
+		return cd.ResourceVersion
+	}
+	require.Eventually(t, func() bool { pass(); return cd.Spec.PowerState == hivev1.PowerStateHibernating }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, hivev1.PowerStateRunning, cd.Status.PowerState)
+	require.Equal(t, pass(), pass(), "it is not changed again and again")
 }
