@@ -69,7 +69,7 @@ func (s *Snapshot) hold(now time.Time, own *Cluster) Decision {
 	d.Status = s.report(now, s.held(own, settled))
 	kept := own.Paused || own.Deleting // by which the cluster is not written; rights in its namespace are
 	switch {
-	case !kept && (own.ClaimUID == "" || own.ClaimedAt.IsZero()):
+	case !kept && (own.ClaimUID == "" && !s.UIDDropped || own.ClaimedAt.IsZero()):
 		d.Action = RecordClaim{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, At: s.claimedSince(now), Why: WhyUnidentified}
 	case action != nil:
 		d.Action = action

@@ -23,6 +23,8 @@ type Snapshot struct {
 	// Verified says that Own was read from the API server in this pass. Before, the plan concludes nothing from the absence of a cluster or from its belonging
 	// to another claim.
 	Verified bool
+	// UIDDropped says that the API server did not keep the UID of the claim in Own in this pass: its definition, such as that of Hive, does not have the field.
+	UIDDropped bool
 	// Lost says that the claim lost its cluster to another claim in this pass.
 	Lost bool
 	// Clusters are the pool's clusters. They are not needed, and may be left out, when Own records the claim.

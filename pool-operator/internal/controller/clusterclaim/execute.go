@@ -127,7 +127,7 @@ func (r *Reconciler) recordClaim(ctx context.Context, p *pass, a claimplan.Recor
 		return fmt.Errorf("recording the claim in cluster %s: %w", a.Cluster, err)
 	}
 	p.adopt(cd)
-	p.recorded = cd.UID
+	p.recorded, p.UIDDropped = cd.UID, p.Own.ClaimUID == ""
 	r.memory.written.Wrote(cd.UID, cd.ResourceVersion)
 	logf.FromContext(ctx).Info("claimed a cluster", "ClusterDeployment", a.Cluster, "why", a.Why)
 	return nil

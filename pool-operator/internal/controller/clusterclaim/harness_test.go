@@ -61,7 +61,12 @@ func newScheme(t testing.TB) *runtime.Scheme {
 
 func newSuite(t *testing.T) *suite {
 	t.Helper()
-	cfg := controlplanetest.Start(t)
+	return newSuiteAt(t, controlplanetest.Start(t))
+}
+
+// newSuiteAt is newSuite at an API server.
+func newSuiteAt(t *testing.T, cfg *rest.Config) *suite {
+	t.Helper()
 	c, err := client.New(cfg, client.Options{Scheme: newScheme(t)})
 	require.NoError(t, err)
 	s := &suite{t: t, config: cfg, client: c}
