@@ -254,6 +254,20 @@ func TestObjectsThatAreMadeAgainAreNamed(t *testing.T) {
 	}
 }
 
+// Where it cannot be known which kinds an operator has, its objects are not taken for none.
+func TestNothingIsRemovedWithoutTheManifestsOfKinds(t *testing.T) {
+	c := start(t)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "kubectl")
+	script := "#!/bin/sh\ncase \"$*\" in (kustomize*/deploy/crds/*) echo 'no such directory' >&2; exit 1;; esac\nexec '" + kubectl + "' \"$@\"\n"
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+	out, err := c.runWith(t, program, "--delete-objects", "--timeout", "1", "ipam-operator")
+	require.Error(t, err)
+	assert.Contains(t, out, "no such directory")
+	assert.True(t, c.has(t, object("apps", "v1", "Deployment"), "muster-ipam-operator", "ipam-operator"))
+}
+
 // An API server that does not answer, when it is asked what is left, is none where nothing is left.
 func TestNothingIsRemovedWhereItCannotBeReadWhatIsLeft(t *testing.T) {
 	c := start(t)

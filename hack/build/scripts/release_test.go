@@ -87,18 +87,27 @@ func hasPlugin(t *testing.T, dist string) {
 	assert.Contains(t, string(licences), "github.com/google/go-containerregistry ")
 }
 
-// hasOperations unpacks what an administrator operates an installation with, and has it look for objects of an operator: its kinds are found beside it.
+// hasOperations unpacks what an administrator operates an installation with. All that its scripts have kubectl read is beside them.
 func hasOperations(t *testing.T, dist string) {
 	t.Helper()
-	kubectl := filepath.Join(t.TempDir(), "kubectl")
-	require.NoError(t, os.WriteFile(kubectl, []byte("#!/bin/sh\necho \"$@\" >&2\nexit 1\n"), 0o700))
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `tar -xzf "$1" && cd muster-operations-0.2.0 && ls hack && exec hack/uninstall ipam-operator`, "sh",
-		filepath.Join(dist, "muster-operations-0.2.0.tgz"))
-	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "KUBECTL="+kubectl)
-	out, err := cmd.CombinedOutput()
-	require.Error(t, err, "there is no cluster")
-	assert.Contains(t, string(out), "backup\nrestore\nuninstall\n")
-	assert.Contains(t, string(out), filepath.Join(cmd.Dir, "muster-operations-0.2.0", "deploy"))
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dist, "muster-operations-0.2.0.tgz"), "-C", dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	dir = filepath.Join(dir, "muster-operations-0.2.0")
+	for _, script := range []string{"backup", "restore", "uninstall"} {
+		info, err := os.Stat(filepath.Join(dir, "hack", script))
+		require.NoError(t, err)
+		assert.NotZero(t, info.Mode()&0o100, "%s is a program", script)
+	}
+	for _, pattern := range []string{"crds/*", "overlays/production/*-*", "overlays/standalone/*-*"} {
+		kustomizations, err := filepath.Glob(filepath.Join(dir, "deploy", filepath.FromSlash(pattern), "kustomization.yaml"))
+		require.NoError(t, err)
+		require.NotEmpty(t, kustomizations)
+		for _, kustomization := range kustomizations {
+			out, err := exec.CommandContext(t.Context(), hack(t, "kubectl"), "kustomize", filepath.Dir(kustomization)).CombinedOutput()
+			assert.NoError(t, err, "%s", out)
+		}
+	}
 }
 
 // canBeCarriedOver packs the release, unpacks it elsewhere, and copies its image to a registry with nothing but what is in the archive.
