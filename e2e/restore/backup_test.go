@@ -99,3 +99,36 @@ func TestABackupReadsObjectsBeforeWhatTheyReferTo(t *testing.T) {
 	assert.Less(t, slices.Index(order, "clusterclaims.hive.openshift.io"), slices.Index(order, "clusterdeployments.hive.openshift.io"))
 	assert.Less(t, slices.Index(order, "ipclaims.ipam.metal3.io"), slices.Index(order, "ipaddresses.ipam.metal3.io"))
 }
+
+// A claim that was given its cluster while the backup was written was read before that, and the cluster after it.
+func TestAClaimIsRestoredWithTheClusterThatNamesIt(t *testing.T) {
+	_, err := exec.LookPath("jq")
+	needtest.Part(t, err == nil, "jq is not installed: install the package jq of Debian")
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"13-clusterdeployments.hive.openshift.io.json": `{"items": [
+			{"kind": "ClusterDeployment", "metadata": {"name": "x", "namespace": "x"}, "spec": {"clusterPoolRef": {"claimName": "late", "claimUID": "of-late"}}},
+			{"kind": "ClusterDeployment", "metadata": {"name": "y", "namespace": "y"}, "spec": {"clusterPoolRef": {"claimName": "early", "claimUID": "of-early"}}},
+			{"kind": "ClusterDeployment", "metadata": {"name": "z", "namespace": "z"}, "spec": {}}]}`,
+		"16-clusterclaims.hive.openshift.io.json": `{"items": [
+			{"kind": "ClusterClaim", "metadata": {"name": "late", "namespace": "team", "uid": "of-late"}, "spec": {}},
+			{"kind": "ClusterClaim", "metadata": {"name": "early", "namespace": "team", "uid": "of-early"}, "spec": {"namespace": "y"}},
+			{"kind": "ClusterClaim", "metadata": {"name": "waits", "namespace": "team", "uid": "of-waits"}, "spec": {}}]}`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	asked, kubectl := filepath.Join(t.TempDir(), "asked"), filepath.Join(t.TempDir(), "kubectl")
+	script := "#!/bin/sh\ncase $* in *'patch clusterclaim'*) echo \"$@\" >>'" + asked + "' ;; *) cat >/dev/null ;; esac\n"
+	require.NoError(t, os.WriteFile(kubectl, []byte(script), 0o700))
+	restore, err := checkout.Path("hack", "restore")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), restore, dir)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	content, err := os.ReadFile(asked)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)patch clusterclaim late .*"namespace":"x"`, string(content))
+	assert.Regexp(t, `(?m)patch clusterclaim early .*"namespace":"y"`, string(content))
+	assert.NotContains(t, string(content), "waits")
+}
