@@ -73,11 +73,12 @@ func (a *applier) apply(ctx context.Context, object runtime.ApplyConfiguration, 
 		if len(fields) == 0 {
 			break
 		}
-		known, kind, failed := without(object, fields)
+		_, kind, failed := without(object, nil)
 		if failed != nil || !slices.Contains(a.kinds, kind) {
 			break
 		}
-		if known, _, failed = without(object, a.learn(ctx, kind, fields)); failed != nil {
+		known, _, failed := without(object, a.learn(ctx, kind, fields))
+		if failed != nil {
 			break
 		}
 		if err = write(known); err == nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -161,10 +162,8 @@ func (l *fieldLooker) read(ctx context.Context, into any, path string, query url
 // of returns the schema of a kind, nil where it is not published.
 func (d *published) of(kind schema.GroupVersionKind) *fieldSchema {
 	for _, one := range d.Components.Schemas {
-		for _, of := range one.Kinds {
-			if of == kind {
-				return one
-			}
+		if slices.Contains(one.Kinds, kind) {
+			return one
 		}
 	}
 	return nil
@@ -201,8 +200,7 @@ func undeclared(t reflect.Type, s *fieldSchema, path string) []string {
 
 func undeclaredOf(t reflect.Type, s *fieldSchema, path string) []string {
 	var out []string
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch property, there := s.Properties[name]; {
 		case name == "" && (field.Anonymous || strings.Contains(options, "inline")):
