@@ -24,15 +24,16 @@ import (
 
 // whatWakes is what the plan of a claim reads and what wakes the claim when it changes. The tests below hold the entries about clusters and pools field by field.
 var whatWakes = map[string]string{
-	"Claim":    "the watch of ClusterClaims, unfiltered",
-	"Pool":     "the watch of ClusterPools, filtered by poolview.PoolOf",
-	"Own":      "the watch of ClusterDeployments, filtered by poolview.ClusterOf",
-	"Verified": "nothing: it says how the pass read",
-	"Lost":     "nothing: the pass itself lost the cluster",
-	"Clusters": "the watch of ClusterDeployments: the head of the queue when one becomes free, all claims from time to time",
-	"Claims":   "the watch of ClusterClaims: the head of the queue when one leaves it, all claims from time to time",
-	"Role":     "the watch of Roles",
-	"Binding":  "the watch of RoleBindings",
+	"Claim":      "the watch of ClusterClaims, unfiltered",
+	"Pool":       "the watch of ClusterPools, filtered by poolview.PoolOf",
+	"Own":        "the watch of ClusterDeployments, filtered by poolview.ClusterOf",
+	"Verified":   "nothing: it says how the pass read",
+	"UIDDropped": "nothing: the pass itself found it",
+	"Lost":       "nothing: the pass itself lost the cluster",
+	"Clusters":   "the watch of ClusterDeployments: the head of the queue when one becomes free, all claims from time to time",
+	"Claims":     "the watch of ClusterClaims: the head of the queue when one leaves it, all claims from time to time",
+	"Role":       "the watch of Roles",
+	"Binding":    "the watch of RoleBindings",
 }
 
 func TestEverythingThatThePlanReadsHasSomethingThatWakesTheClaim(t *testing.T) {
