@@ -75,6 +75,8 @@ func TestAClusterThatWasReadyDoesNotBeginWithNothing(t *testing.T) {
 
 	p := &corev1.Pod{}
 	require.NoError(t, k.client.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.ObjectName() + "-0"}, p))
+	// A pod without a node keeps no claim.
+	require.NoError(t, k.client.SubResource("binding").Create(t.Context(), p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}))
 	require.NoError(t, k.client.Delete(t.Context(), claimOf(ref)))
 	o, err := r.Observe(t.Context(), ref)
 	require.NoError(t, err)
