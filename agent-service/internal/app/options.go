@@ -94,7 +94,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	o.ConsoleOptions.bind(flags)
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none disables authentication of users, for development only")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")
-	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub; an email that the issuer says is not verified names nobody")
+	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub; an email that the issuer says is not verified is refused")
 	flags.StringVar(&o.OIDCOrganization, "oidc-organization-claim", "", "claim that names the user's organization; empty for none")
 	flags.StringVar(&o.OIDCAdminGroup, "oidc-admin-group", "", "entry of the claim groups that makes administrators; empty for none")
 	flags.StringVar(&o.OIDCViewerGroup, "oidc-viewer-group", "", "entry of the claim groups that makes accounts read-only, those of --oidc-admin-group among them: they change nothing and download neither images nor credentials; empty for none")

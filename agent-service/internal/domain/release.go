@@ -75,7 +75,7 @@ func (r Release) Underway() bool { return !r.StartedAt.IsZero() && r.EndedAt.IsZ
 const returnTimeout = time.Hour
 
 // Returns is true for a host that comes back from its cluster and owes something: its machine may run as a node, its cluster has its Node, its disks are not wiped, or it has addresses of
-// pools. It is forgotten no sooner: its machine would go on as a node of nothing, with addresses that others get, and what is on its disks would be there for whoever has it next.
+// pools. It is forgotten no sooner: its machine would go on as a node of nothing, with addresses that others get, and what is on its disks would be there for its next user.
 func (h *Host) Returns(now time.Time) bool {
 	r := h.Release
 	owes := !r.Left() || !r.Wiped() || len(h.Addressing.Given) > 0

@@ -208,7 +208,7 @@ type RestoredHost struct {
 	InstalledAt time.Time
 	// MACAddresses are those of the machine, in lower case: it is asked by them whether it boots its disk.
 	MACAddresses []string
-	// Hostname is what the machine called itself: its Node has that name where nobody stated another one. Addresses, with prefix length, are what its Node may serve at.
+	// Hostname is what the machine called itself: its Node has that name where its user stated no other one. Addresses, with prefix length, are what its Node may serve at.
 	Hostname  string
 	Addresses []string
 }

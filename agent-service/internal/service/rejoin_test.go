@@ -115,7 +115,7 @@ func TestAHeldPollOfANodeThatLostItsCertificateIsAnswered(t *testing.T) {
 }
 
 // Each case is an attempt to get the token of a node.
-func TestNobodyElseIsGivenTheTokenOfANode(t *testing.T) {
+func TestOtherMachinesAreNotGivenTheTokenOfANode(t *testing.T) {
 	t.Parallel()
 	for name, attempt := range map[string]func(s *server) domain.Stamps{
 		"the agent of the discovery image": func(s *server) domain.Stamps { return s.host().Stamps },

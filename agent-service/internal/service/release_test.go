@@ -463,7 +463,7 @@ func TestTheTokenOfAnInstalledSystemInstallsNothing(t *testing.T) {
 	assert.Equal(t, []agentproto.StepType{agentproto.StepInstall}, w.steps(keys[0]), "and takes none from the agent")
 }
 
-// An InfraEnv that is deleted with a cluster takes no machine along that is on its way back: nobody would know any more that its disks are to be wiped, and it would go on as a node of nothing.
+// An InfraEnv that is deleted with a cluster takes no machine along that is on its way back: the record that its disks are to be wiped would be lost, and it would go on as a node of nothing.
 func TestAnInfraEnvStaysUntilItsMachinesAreBack(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *testEnv) {

@@ -39,7 +39,7 @@ func (s *Machines) instruct(ctx context.Context, e *hostcache.Entry, key domain.
 	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
 	var made []agentproto.StepType
 	for _, t := range types {
-		if of != nil && !slices.Contains(of, t) || of == nil && t == agentproto.StepJoinCluster { // nobody else asks for the token of a node
+		if of != nil && !slices.Contains(of, t) || of == nil && t == agentproto.StepJoinCluster { // only its machine asks for the token of a node
 			continue
 		}
 		arguments, wanted, err := s.arguments(ctx, h, t)

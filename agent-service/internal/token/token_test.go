@@ -573,7 +573,7 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 	issuer.UserClaim = "sub"
 	person, err = issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"email": "x@example.com", "email_verified": false})))
 	require.NoError(t, err)
-	assert.Equal(t, "1", person.User, "the address names nobody")
+	assert.Equal(t, "1", person.User, "the address names no user")
 
 	away := &token.Issuer{URL: server.URL, Now: clock, Keys: &token.KeySet{URL: "http://127.0.0.1:1/keys", Client: server.Client(), Now: clock}}
 	_, err = away.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(nil)))

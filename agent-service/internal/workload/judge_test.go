@@ -177,7 +177,7 @@ func TestANewBindingHasANewToken(t *testing.T) {
 	assert.Equal(t, before, tokens.ID(h)+tokens.secret(h), "a restart of the agent is no new binding")
 	h.Node.Rejoin.Stamp = "lost"
 	lost := tokens.ID(h) + tokens.secret(h)
-	assert.NotEqual(t, before[:6], lost[:6], "whoever has the token of the installation has none of a node that lost its certificate")
+	assert.NotEqual(t, before[:6], lost[:6], "the token of the installation is not that of a node that lost its certificate")
 	assert.NotEqual(t, before[6:], lost[6:])
 	h.Node.Rejoin.Stamp = "lost again"
 	assert.NotEqual(t, lost[:6], tokens.ID(h))

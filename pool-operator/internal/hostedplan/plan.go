@@ -115,7 +115,7 @@ func renewed(s Snapshot, d Decision) Decision {
 }
 
 // dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began. What is about to lose its
-// data is as good as lost while nobody uses it: a claim gets another cluster.
+// data is as good as lost while it has no user: a claim gets another cluster.
 func dataIsHere(s Snapshot) bool {
 	metadata := s.Cluster.Spec.ClusterMetadata
 	return s.Observed.State != provision.StateAbsent && metadata != nil && metadata.ClusterID == s.Observed.ID && s.Observed.DataMissing == "" && (s.Observed.DataAtRisk == "" || !unclaimed(s.Cluster))

@@ -217,7 +217,7 @@ func TestActions(t *testing.T) {
 			snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), atRisk), nil, 10 * time.Second},
 		"it is deleted": {
 			snapshot(installed, deleting, observed(provision.StateReady), atRisk), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyDeleted}}, 10 * time.Second},
-		"one that nobody has is left to its pool": {
+		"one without a claim is left to its pool": {
 			snapshot(installed, hibernate, ofPool, observed(provision.StateReady), atRisk), nil, time.Minute},
 		"nor while its power is paused": {
 			snapshot(installed, observed(provision.StateStopped), started, withoutVolume, annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
@@ -316,7 +316,7 @@ func TestStatus(t *testing.T) {
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
 		"its data at risk": {snapshot(installed, hibernate, observed(provision.StateReady), atRisk),
 			said{hivev1.PowerStateFailedToStop, "True/Provisioned", "False/StoppingOrHibernating", "False/FailedToStop", "False/Running"}},
-		"its data at risk, and nobody's": {snapshot(installed, ofPool, observed(provision.StateReady), atRisk),
+		"its data at risk, and unclaimed": {snapshot(installed, ofPool, observed(provision.StateReady), atRisk),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
 		"without its volume": {snapshot(installed, hibernate, observed(provision.StateStopped), withoutVolume),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},

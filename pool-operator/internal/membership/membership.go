@@ -21,6 +21,9 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
+// PullSecretName is the name of the copy of the pool's pull secret beside a cluster, in the namespace that was made for it.
+func PullSecretName(namespace string) string { return namespace + "-pull-secret" }
+
 // Proved returns true when a namespace with these labels proves that the ClusterDeployment in it belongs to the pool that its spec.clusterPoolRef names. Pools of one name in
 // two namespaces share nothing.
 func Proved(cd *hivev1.ClusterDeployment, namespaceLabels map[string]string) bool {

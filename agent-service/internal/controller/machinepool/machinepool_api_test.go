@@ -160,7 +160,7 @@ func TestAMachineThatCannotJoinStaysFree(t *testing.T) {
 	}
 }
 
-// A machine that is bound to a cluster which the service does not know waits for ever where nobody mends the AgentClusterInstall: until then none is taken, and the pool says what is wrong.
+// A machine that is bound to a cluster which the service does not know waits until the AgentClusterInstall is mended: until then none is taken, and the pool says what is wrong.
 func TestAPoolTakesNoMachineForAClusterThatTheServiceDoesNotKnow(t *testing.T) {
 	r := newRack(t)
 	r.service.forgot = true

@@ -117,7 +117,7 @@ func hardwareData(ctx context.Context, live client.Reader, host *metal3v1.BareMe
 	return list.Items[0].Spec.HardwareDetails, nil
 }
 
-// movedAway lets a host go that lives on in another cluster, with its node and its machine as they are. The mover deletes a host before it takes the finalizers off, and may be
+// movedAway removes the finalizers of a host that lives on in another cluster, with its node and its machine as they are. The mover deletes a host before it takes the finalizers off, and may be
 // cut off in between. A host that it made of one that had the mark already, because the move is repeated, begins here without.
 func movedAway(ctx context.Context, r *Reconciler, host *metal3v1.BareMetalHost) (handled bool, err error) {
 	if _, marked := host.Annotations[metal3v1.DeleteForMoveAnnotation]; !marked {

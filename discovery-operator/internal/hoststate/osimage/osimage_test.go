@@ -30,8 +30,8 @@ func TestConfigDrive(t *testing.T) {
 	}
 }
 
-// TestALiveISOHasNoConfigDriveThatNobodyAskedFor has a management controller with one virtual medium boot an ISO.
-func TestALiveISOHasNoConfigDriveThatNobodyAskedFor(t *testing.T) {
+// TestALiveISOHasAConfigDriveOnlyWhereItsUserNamesOne has a management controller with one virtual medium boot an ISO.
+func TestALiveISOHasAConfigDriveOnlyWhereItsUserNamesOne(t *testing.T) {
 	h := &metal3v1.BareMetalHost{}
 	h.Spec.Image = &metal3v1.Image{URL: "https://images/discovery.iso", DiskFormat: new("live-iso")}
 	c, err := osimage.ConfigDriveOf(h, osimage.ConfigTexts{})

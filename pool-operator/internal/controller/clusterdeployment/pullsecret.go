@@ -18,9 +18,6 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// pullSecretName is the name of the copy of the pool's pull secret beside a cluster in its namespace.
-func pullSecretName(namespace string) string { return namespace + "-pull-secret" }
-
 // pullSecretOutdated says whether an image of the cluster cannot be pulled, and the pool has other credentials than its copy beside the cluster. A copy by which images are pulled stays as it is.
 func (r *Reconciler) pullSecretOutdated(ctx context.Context, cluster *hivev1.ClusterDeployment, observed provision.Observation) (bool, error) {
 	if observed.Problem == nil || observed.Problem.Reason != provision.ReasonImageUnavailable {
@@ -54,7 +51,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, cluster *hivev1.Cluster
 // pullSecrets are the copy of the pool's pull secret beside a cluster that is a member of the pool, and what the pool has; nil where there is none.
 func (r *Reconciler) pullSecrets(ctx context.Context, cluster *hivev1.ClusterDeployment) (*corev1.Secret, []byte, error) {
 	ref := cluster.Spec.PullSecretRef
-	if ref == nil || ref.Name != pullSecretName(cluster.Namespace) || cluster.Spec.ClusterPoolRef == nil {
+	if ref == nil || ref.Name != membership.PullSecretName(cluster.Namespace) || cluster.Spec.ClusterPoolRef == nil {
 		return nil, nil, nil
 	}
 	namespace := &metav1.PartialObjectMetadata{}

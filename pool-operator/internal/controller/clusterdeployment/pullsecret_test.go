@@ -25,7 +25,7 @@ func TestRotatedCredentialsReachAClusterWhoseImageCannotBePulled(t *testing.T) {
 		want   string
 	}{
 		"they reach it":                    {map[string]string{"hive.openshift.io/cluster-pool-namespace": "pools", "hive.openshift.io/cluster-pool-name": "p"}, provision.ReasonImageUnavailable, "new"},
-		"nobody else's":                    {nil, provision.ReasonImageUnavailable, "old"},
+		"of no pool":                       {nil, provision.ReasonImageUnavailable, "old"},
 		"those by which it is pulled stay": {map[string]string{"hive.openshift.io/cluster-pool-namespace": "pools", "hive.openshift.io/cluster-pool-name": "p"}, provision.ReasonProcessDied, "old"},
 		"those of a pool of the same name": {map[string]string{"hive.openshift.io/cluster-pool-namespace": "other", "hive.openshift.io/cluster-pool-name": "p"}, provision.ReasonImageUnavailable, "old"},
 	} {

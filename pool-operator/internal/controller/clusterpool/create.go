@@ -172,7 +172,7 @@ func newMachinePools(pool *hivev1.ClusterPool, cluster string) []client.Object {
 func (p *pass) secrets(a poolplan.CreateCluster, cd *hivev1.ClusterDeployment) ([]client.Object, error) {
 	var pull, config *corev1.Secret
 	if p.sources.pull != nil {
-		pull = newSecret(a.Namespace, a.Namespace+"-pull-secret", corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, p.sources.pull)
+		pull = newSecret(a.Namespace, membership.PullSecretName(a.Namespace), corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, p.sources.pull)
 		cd.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: pull.Name}
 	}
 	if p.sources.template != nil {
