@@ -82,8 +82,7 @@ func (p *Plan) Enter(h *domain.Host, to lifecycle.State, info string) {
 	}
 	if to == lifecycle.Installing {
 		// The disk is recorded before it is written to.
-		h.InstallationDisk, h.Resident, h.Node.Seen, h.Node.Ready, h.Node.Certificates, h.Node.Addresses, h.Node.Rejoin = "", false, false, false, nil, nil, domain.Rejoin{}
-		h.Node.WasReady = false
+		h.InstallationDisk, h.Resident, h.Node = "", false, domain.Node{Name: h.Node.Name}
 		if disk, ok := validate.Disk(p.Subject(h), p.Minimums); ok {
 			h.Write(disk)
 		}

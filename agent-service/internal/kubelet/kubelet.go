@@ -92,11 +92,15 @@ func (f *Files) GiveKubeconfig(kubeconfig string) error {
 // take overwrites and deletes the token. The kubelet's certificate is on the disk before.
 func (f *Files) take() error {
 	unix.Sync()
-	path := f.path(join.BootstrapKubeconfigPath)
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err := Erase(f.path(join.BootstrapKubeconfigPath)); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
+	return nil
+}
+
+// Erase overwrites a file of an installed system that holds secrets before it deletes it. The error is os.ErrNotExist where there is none.
+func Erase(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -105,7 +109,7 @@ func (f *Files) take() error {
 		_, err = file.WriteAt(make([]byte, info.Size()), 0)
 	}
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
+		return fmt.Errorf("erasing %s: %w", path, err)
 	}
 	return os.Remove(path)
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/kubelet"
 	"github.com/muster-io/muster/agent-service/internal/liveinit"
 	"github.com/muster-io/muster/agent-service/internal/supervise"
 )
@@ -164,23 +165,7 @@ func firstBoot() error {
 	}
 	unix.Sync()
 	say("the first-boot data has %d files", len(files))
-	return erase(firstBootPath)
-}
-
-// erase overwrites a file before it is deleted.
-func erase(path string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	info, err := file.Stat()
-	if err == nil {
-		_, err = file.WriteAt(make([]byte, info.Size()), 0)
-	}
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return fmt.Errorf("erasing %s: %w", path, err)
-	}
-	return os.Remove(path)
+	return kubelet.Erase(firstBootPath)
 }
 
 // trust makes a bundle of the image's certificates and those of the first-boot data.

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/apiaddress"
 	"github.com/muster-io/muster/agent-service/internal/controlplane"
 	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/kubelet"
 	"github.com/muster-io/muster/agent-service/internal/supervise"
 )
 
@@ -207,7 +208,7 @@ func (f joinFiles) forgetToken(ctx context.Context, values join.Values, flush fu
 	if err := writeSecret(f.values, string(content)+"\n"); err != nil {
 		return err
 	}
-	if err := erase(f.bootstrap); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := kubelet.Erase(f.bootstrap); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/kubelet"
 )
 
 func values() join.Values {
@@ -266,7 +267,7 @@ func TestAFileIsOverwrittenBeforeItIsDeleted(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("secret"), 0o600))
 	other := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Link(path, other))
-	require.NoError(t, erase(path))
+	require.NoError(t, kubelet.Erase(path))
 	assert.NoFileExists(t, path)
 	left, err := os.ReadFile(other)
 	require.NoError(t, err)

@@ -14,9 +14,8 @@ import (
 // NoteNode keeps what the cluster knows of a host that is, or becomes, its node. What machines said and got of it is kept.
 func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
-		node.Certificates, node.Addresses, node.WasReady = h.Node.Certificates, h.Node.Addresses, h.Node.WasReady || h.Node.Ready || node.Ready
-		node.Rejoin = h.Node.Rejoin
-		h.Node = node
+		h.Node.WasReady = h.Node.WasReady || h.Node.Ready || node.Ready
+		h.Node.Name, h.Node.Seen, h.Node.Ready = node.Name, node.Seen, node.Ready
 	})
 }
 

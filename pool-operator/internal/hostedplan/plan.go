@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -123,8 +124,8 @@ func dataIsHere(s Snapshot) bool {
 
 // unclaimed says whether the cluster is one of a pool that no claim has.
 func unclaimed(cluster *hivev1.ClusterDeployment) bool {
-	ref := cluster.Spec.ClusterPoolRef
-	return ref != nil && ref.ClaimName == "" && ref.ClaimUID == ""
+	c := poolview.ClusterOf(cluster)
+	return cluster.Spec.ClusterPoolRef != nil && !c.Claimed()
 }
 
 // planDataMissing starts nothing, and stops what would begin with no data. Programs that refuse to do so are stopped when the cluster should hibernate, so that its data can be restored.
