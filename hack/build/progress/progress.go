@@ -55,6 +55,18 @@ func (b Build) Run(ctx context.Context) error {
 	}
 	view.expect(listed)
 	if len(view.stale) > 0 {
+		end, err := b.takeTurn(ctx, view)
+		if err != nil {
+			return err
+		}
+		defer end()
+		// What was compiled meanwhile is cached now.
+		if listed, err = view.watch(b.command(ctx, b.list())); err != nil {
+			return fmt.Errorf("listing the packages of %s: %w", b.Label, err)
+		}
+		view.expect(listed)
+	}
+	if len(view.stale) > 0 {
 		view.line.Say(fmt.Sprintf("%s: %d of %d packages have to be compiled", b.Label, len(view.stale), view.all))
 	}
 	packages := b.Packages

@@ -107,11 +107,11 @@ func TestTextSaysHowFar(t *testing.T) {
 	assert.Equal(t, "it: linking, 6 s", v.text(now.Add(6*time.Second)))
 }
 
-// fakeGo is a go command that lists the packages and then runs the script as the build.
+// fakeGo is a go command that lists the packages and then runs the script as the build. Its directory is its build cache.
 func fakeGo(t *testing.T, build string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "go")
-	script := "#!/bin/sh\nif [ \"$1\" = list ]; then\n  printf '" + strings.ReplaceAll(list, "\n", `\n`) + "'\n  exit\nfi\n" + build
+	script := "#!/bin/sh\ncd \"$(dirname \"$0\")\"\ncase $1 in\nenv) pwd; exit ;;\nlist)\n  [ -e compiled ] || printf '" + strings.ReplaceAll(list, "\n", `\n`) + "'\n  exit ;;\nesac\n" + build
 	require.NoError(t, os.WriteFile(path, []byte(script), 0o700))
 	return path
 }
@@ -126,6 +126,22 @@ func TestTheLineMovesInATerminal(t *testing.T) {
 	assert.Contains(t, out.String(), "\r\x1b[Kit: 0 of 3 packages compiled, ")
 	assert.Contains(t, out.String(), "# example.com/a\n", "messages of go stay")
 	assert.Regexp(t, `\r\x1b\[Kit: done in [0-9]+ s\n$`, out.String())
+}
+
+// Two suites that begin together lack the same packages.
+func TestBuildsSideBySideCompileAPackageOnce(t *testing.T) {
+	program := fakeGo(t, "echo once >> builds\nsleep 0.5\ntouch compiled\n")
+	errs := make(chan error)
+	for range 2 {
+		go func() {
+			errs <- Build{Label: "it", Tests: true, Packages: []string{"."}, Out: &bytes.Buffer{}, Go: program}.Run(t.Context())
+		}()
+	}
+	require.NoError(t, <-errs)
+	require.NoError(t, <-errs)
+	compiled, err := os.ReadFile(filepath.Join(filepath.Dir(program), "builds"))
+	require.NoError(t, err)
+	assert.Equal(t, "once\n", string(compiled))
 }
 
 func TestPlainLinesAreAtLeastTenSecondsApart(t *testing.T) {
