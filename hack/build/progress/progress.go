@@ -125,7 +125,7 @@ type view struct {
 
 // expect takes what has to be compiled from the output of "go list".
 func (v *view) expect(listed string) {
-	v.stale = map[string]bool{}
+	v.stale, v.all = map[string]bool{}, 0
 	for entry := range strings.Lines(listed) {
 		fields := strings.Fields(entry)
 		if len(fields) != 3 || fields[1] == "main" { // a program is always linked
