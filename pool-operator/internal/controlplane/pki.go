@@ -104,7 +104,7 @@ func (k keys) ensureAuthority(now time.Time, file, name string) (pki.Pair, error
 	if !os.IsNotExist(err) {
 		return pki.Pair{}, &DamagedError{File: k.path(file + ".crt"), Cause: err}
 	}
-	made, err := pki.NewAuthority(name, pki.Period{From: now.Add(-clockSkew), Until: now.Add(caLifetime)})
+	made, err := pki.NewAuthority(name, pki.Lasting(now, caLifetime))
 	if err != nil {
 		return pki.Pair{}, err
 	}

@@ -81,6 +81,19 @@ func TestCertificatesAreKeptUntilTheyNearTheirEnd(t *testing.T) {
 	}
 }
 
+// A machine that starts may have its clock set hours later. Its authorities are never made anew.
+func TestCertificatesOfAClockThatWasAheadAreValidWhenItIsRight(t *testing.T) {
+	d := newPKI(t)
+	right := testNow.AddDate(-2, 0, 0)
+	require.NoError(t, keys(d).ensure(right, testHost, testIP, false))
+	for name, authority := range map[string]string{"apiserver": "ca", "admin": "ca", "controller-manager": "ca", "front-proxy-client": "front-proxy-ca"} {
+		roots := x509.NewCertPool()
+		roots.AddCert(certificate(t, d, authority))
+		_, err := certificate(t, d, name).Verify(x509.VerifyOptions{Roots: roots, CurrentTime: right, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		assert.NoError(t, err, name)
+	}
+}
+
 func TestServingCertificateFollowsTheAddress(t *testing.T) {
 	d := newPKI(t)
 	require.NoError(t, keys(d).ensure(testNow, netip.MustParseAddr("192.0.2.7"), testIP, false))

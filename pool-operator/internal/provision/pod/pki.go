@@ -24,7 +24,7 @@ type volume map[string][]byte
 
 // newPKI makes two authorities, the certificates of the programs that call each other, and the key of service-account tokens.
 func newPKI(now time.Time) (volume, error) {
-	valid := validFor(now, lifetime)
+	valid := pki.Lasting(now, lifetime)
 	v := volume{}
 	cluster, err := v.authority("ca", pki.ClusterAuthority, valid)
 	if err != nil {
