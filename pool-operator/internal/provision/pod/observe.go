@@ -152,6 +152,9 @@ func (f found) judge() provision.Observation {
 	case f.secret == nil && f.set == nil && f.pod == nil && f.volume != nil && f.volume.DeletionTimestamp == nil: // Delete leaves no volume without its Secret
 		return provision.Observation{State: provision.StateFailed, Problem: &provision.Problem{
 			Reason: provision.ReasonDataDamaged, Message: "the Secret with the keys of the cluster was deleted, and the volume claim " + f.volume.Name + " is left"}}
+	case f.secret == nil && f.set == nil && isAlone(f.pod):
+		return provision.Observation{State: provision.StateFailed, Problem: &provision.Problem{
+			Reason: provision.ReasonDataDamaged, Message: "the Secret with the keys of the cluster was deleted, and the pod " + f.pod.Name + " is left"}}
 	case f.secret == nil:
 		return provision.Observation{State: provision.StateDeleting}
 	}

@@ -130,14 +130,18 @@ func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
 // endAlone makes the StatefulSet of a pod again that lost it, with no replicas, so that its controller adopts the pod and ends it. It reports whether there is such a pod.
 func (r *Runtime) endAlone(ctx context.Context, ref provision.ClusterRef) (bool, error) {
 	f, err := r.look(ctx, ref)
-	if err != nil || f.secret == nil || !isAlone(f.pod) {
+	if err != nil || !isAlone(f.pod) {
 		return false, err
 	}
 	volume, err := r.volume(ctx, ref)
 	if err != nil {
 		return true, err
 	}
-	set := statefulSet(ref, &r.options, volume, featuresOf(f.secret, provision.Spec{}))
+	with := features{}
+	if f.secret != nil {
+		with = featuresOf(f.secret, provision.Spec{})
+	}
+	set := statefulSet(ref, &r.options, volume, with)
 	set.Spec.WithReplicas(0)
 	return true, r.apply(ctx, set)
 }
@@ -176,7 +180,7 @@ func (r *Runtime) edit(ctx context.Context, ref provision.ClusterRef, change fun
 // Delete implements the port. The Secret goes last: for as long as it is there, the cluster is, and Delete is called again.
 func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
 	if alone, err := r.endAlone(ctx, ref); alone || err != nil {
-		return r.record(ref, "deleting", err) // the Secret is there, so that Delete is called again
+		return r.record(ref, "deleting", err) // the StatefulSet is there, so that Delete is called again
 	}
 	if r.options.Expose == ExposeGateway { // a route of another exposure goes with its Service
 		if err := r.deleteRoute(ctx, ref); err != nil {
