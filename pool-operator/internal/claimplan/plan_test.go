@@ -4,6 +4,7 @@
 package claimplan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -60,9 +61,9 @@ func TestOwnerSubjects(t *testing.T) {
 		"a group":                             {in: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}, want: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}},
 		"a service account":                   {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}, want: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}},
 		"a service account without namespace": {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, refused: "subjects[0]: a ServiceAccount needs a namespace"},
-		"a robot":                             {in: rbacv1.Subject{Kind: "Robot", Name: "a"}, refused: `subjects[0]: kind "Robot" is none of User, Group and ServiceAccount`},
-		"a user without name":                 {in: rbacv1.Subject{Kind: "User"}, refused: "subjects[0]: the name is missing"},
-		"a user of another group":             {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},
+		"a robot":                 {in: rbacv1.Subject{Kind: "Robot", Name: "a"}, refused: `subjects[0]: kind "Robot" is none of User, Group and ServiceAccount`},
+		"a user without name":     {in: rbacv1.Subject{Kind: "User"}, refused: "subjects[0]: the name is missing"},
+		"a user of another group": {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got, refused := ownerSubjects([]rbacv1.Subject{c.in})
@@ -75,6 +76,18 @@ func TestOwnerSubjects(t *testing.T) {
 			require.Equal(t, []rbacv1.Subject{c.want}, got)
 		})
 	}
+}
+
+// The API server takes 32,768 characters. A claim whose status it refuses would keep its cluster whatever the pool's maximum is.
+func TestSubjectsThatAreLeftOutDoNotFillTheMessage(t *testing.T) {
+	claim := &hivev1.ClusterClaim{}
+	for range 1024 {
+		claim.Spec.Subjects = append(claim.Spec.Subjects, rbacv1.Subject{Kind: "Robot"}, rbacv1.Subject{Kind: strings.Repeat("x", 1000), Name: "a", APIGroup: strings.Repeat("y", 1000)})
+	}
+	s := Snapshot{Claim: claim}
+	note := s.rightsNote(&Cluster{})
+	require.Less(t, len(note), 2000)
+	require.Contains(t, note, "and 2043 more")
 }
 
 func TestOwnerRulesNameExactlyTheSecretsThatThereAre(t *testing.T) {

@@ -83,13 +83,13 @@ func ownerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused
 				problem = "a ServiceAccount needs a namespace"
 			}
 		default:
-			problem = fmt.Sprintf("kind %q is none of User, Group and ServiceAccount", subject.Kind)
+			problem = fmt.Sprintf("kind %q is none of User, Group and ServiceAccount", poolview.Shorten(subject.Kind))
 		}
 		if subject.Name == "" {
 			problem = "the name is missing"
 		}
 		if subject.APIGroup != "" && subject.APIGroup != group {
-			problem = fmt.Sprintf("apiGroup %q is not that of kind %s", subject.APIGroup, subject.Kind)
+			problem = fmt.Sprintf("apiGroup %q is not that of kind %s", poolview.Shorten(subject.APIGroup), poolview.Shorten(subject.Kind))
 		}
 		if problem != "" {
 			refused = append(refused, fmt.Sprintf("subjects[%d]: %s", i, problem))
@@ -136,6 +136,9 @@ func OwnerRoleRef() rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: hivev1.ClaimOwnerRoleName}
 }
 
+// mostLeftOut is how much of what was left out a message names: with a longer one than the API server takes, the claim would have no status, and its lifetime no beginning.
+const mostLeftOut = 5
+
 // rightsNote is appended to a message when something was left out of the subjects' rights.
 func (s *Snapshot) rightsNote(own *Cluster) string {
 	_, refused := ownerSubjects(s.Claim.Spec.Subjects)
@@ -147,6 +150,9 @@ func (s *Snapshot) rightsNote(own *Cluster) string {
 	}
 	if len(refused) == 0 {
 		return ""
+	}
+	if more := len(refused) - mostLeftOut; more > 0 {
+		refused = append(refused[:mostLeftOut], fmt.Sprintf("and %d more", more))
 	}
 	return "; left out of its rights: " + strings.Join(refused, ", ")
 }

@@ -26,7 +26,7 @@ func Unreadable(annotations map[string]string) []string {
 			continue
 		}
 		if _, err := strconv.ParseBool(value); err != nil {
-			out = append(out, fmt.Sprintf("annotation %s is %q, which is no boolean and counts as false; write \"true\" or \"false\"", key, shorten(value)))
+			out = append(out, fmt.Sprintf("annotation %s is %q, which is no boolean and counts as false; write \"true\" or \"false\"", key, Shorten(value)))
 		}
 	}
 	slices.Sort(out)
@@ -38,8 +38,8 @@ func UnreadableNote(annotations map[string]string) string {
 	return strings.Join(append([]string{""}, Unreadable(annotations)...), "; ")
 }
 
-// shorten keeps a value of any length from filling a message.
-func shorten(value string) string {
+// Shorten keeps a value of any length from filling a message.
+func Shorten(value string) string {
 	const most = 32
 	if len(value) <= most {
 		return value
