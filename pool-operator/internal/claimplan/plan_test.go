@@ -61,6 +61,8 @@ func TestOwnerSubjects(t *testing.T) {
 		"a group":                             {in: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}, want: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}},
 		"a service account":                   {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}, want: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}},
 		"a service account without namespace": {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, refused: "subjects[0]: a ServiceAccount needs a namespace"},
+		"a service account by its user name": {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "system:serviceaccount:n:a", Namespace: "n"},
+			refused: `subjects[0]: "system:serviceaccount:n:a" is no name of a ServiceAccount; write name and namespace apart`},
 		"a robot":                 {in: rbacv1.Subject{Kind: "Robot", Name: "a"}, refused: `subjects[0]: kind "Robot" is none of User, Group and ServiceAccount`},
 		"a user without name":     {in: rbacv1.Subject{Kind: "User"}, refused: "subjects[0]: the name is missing"},
 		"a user of another group": {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},

@@ -10,6 +10,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
@@ -81,6 +82,8 @@ func ownerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused
 			group = ""
 			if subject.Namespace == "" {
 				problem = "a ServiceAccount needs a namespace"
+			} else if len(validation.IsDNS1123Subdomain(subject.Name)) > 0 {
+				problem = fmt.Sprintf("%q is no name of a ServiceAccount; write name and namespace apart", poolview.Shorten(subject.Name))
 			}
 		default:
 			problem = fmt.Sprintf("kind %q is none of User, Group and ServiceAccount", poolview.Shorten(subject.Kind))
