@@ -7,9 +7,11 @@ package adminplan
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -20,7 +22,7 @@ type Snapshot struct {
 	Member bool
 	// Bindings are those to the ClusterRole of pool admins in the pool's namespace.
 	Bindings []rbacv1.RoleBinding
-	// Copied is the copy that is there; nil when there is none.
+	// Copied is the binding that is there with the name of the copy; nil when there is none.
 	Copied *rbacv1.RoleBinding
 }
 
@@ -30,10 +32,17 @@ func Plan(s Snapshot) (subjects []rbacv1.Subject, change bool) {
 		subjects = union(s.Bindings)
 	}
 	if len(subjects) == 0 {
-		return nil, s.Copied != nil
+		return nil, s.Copied != nil && (s.Member || isCopy(s.Copied))
 	}
 	same := s.Copied != nil && s.Copied.RoleRef == RoleRef() && equality.Semantic.DeepEqual(s.Copied.Subjects, subjects)
 	return subjects, !same
+}
+
+// isCopy says whether a binding was made as a copy, which belongs to a ClusterDeployment. One that a user gave the same name, such as in the namespace of a pool, does not.
+func isCopy(binding *rbacv1.RoleBinding) bool {
+	return slices.ContainsFunc(binding.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "ClusterDeployment" && strings.HasPrefix(owner.APIVersion, hivev1.GroupName+"/")
+	})
 }
 
 // union returns the subjects of all bindings that last, each once, in order.

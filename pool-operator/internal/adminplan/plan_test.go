@@ -27,6 +27,9 @@ func TestOnlyBindingsOfTheAdminsClusterRoleCount(t *testing.T) {
 	_, change = Plan(s)
 	require.False(t, change, "without a change there is no write")
 	s.Member = false
+	_, change = Plan(s)
+	require.False(t, change, "a user made it, with the name of a copy")
+	s.Copied.OwnerReferences = []metav1.OwnerReference{{APIVersion: "hive.openshift.io/v1", Kind: "ClusterDeployment", Name: "x"}}
 	subjects, change = Plan(s)
 	require.True(t, change)
 	require.Empty(t, subjects)

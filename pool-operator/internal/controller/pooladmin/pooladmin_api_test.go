@@ -175,3 +175,15 @@ func TestAdminsOfAPoolAreAdminsOfItsClustersOnly(t *testing.T) {
 	require.NoError(t, s.client.Delete(t.Context(), second))
 	s.eventually(func() bool { return s.admins(ours) == nil && s.admins(later) == nil })
 }
+
+// A user may call a binding in the namespace of pools as its copies are called.
+func TestABindingWithTheNameOfACopyStays(t *testing.T) {
+	s := start(t)
+	team := s.namespace(nil)
+	source := s.bind(team, hivev1.PoolAdminRoleBindingName, "ada")
+	ours := s.cluster(team, team)
+	s.eventually(func() bool { return slices.Equal(s.admins(ours), []string{"ada"}) })
+	require.NoError(t, s.client.Patch(t.Context(), source, client.RawPatch(types.MergePatchType, []byte(`{"subjects":[{"kind":"User","name":"bob"}]}`))))
+	s.eventually(func() bool { return slices.Equal(s.admins(ours), []string{"bob"}) })
+	require.Equal(t, []string{"bob"}, s.admins(team))
+}
