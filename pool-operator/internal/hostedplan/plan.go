@@ -100,8 +100,12 @@ func planPaused(now time.Time, s Snapshot, status *hivev1.ClusterDeploymentStatu
 	return d
 }
 
-// renewed has what the cluster is reached with made anew first, when that is outdated and something runs, and what it pulls images with. A start does so by itself.
+// renewed has what the cluster is reached with made anew first, when that is outdated and something runs, and what it pulls images with. A start does so by itself. What is about to end needs
+// neither, and must not wait for what may be refused.
 func renewed(s Snapshot, d Decision) Decision {
+	if slices.ContainsFunc(d.Actions, ends) {
+		return d
+	}
 	if s.PullSecretOutdated {
 		d.Actions = append([]Action{CopyPullSecret{Why: WhyRestore}}, d.Actions...)
 	}
@@ -113,6 +117,15 @@ func renewed(s Snapshot, d Decision) Decision {
 	case provision.StateAbsent, provision.StateStopped, provision.StateFailed, provision.StateStopping, provision.StateDeleting:
 	}
 	return d
+}
+
+// ends says whether an action ends what runs.
+func ends(action Action) bool {
+	switch action.(type) {
+	case Stop, Delete:
+		return true
+	}
+	return false
 }
 
 // dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began. What is about to lose its

@@ -400,14 +400,16 @@ func TestCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 		given []option
 		want  bool
 	}{
-		"a cluster that runs":             {[]option{installed, observed(provision.StateReady), outdated}, true},
-		"one that starts":                 {[]option{installed, observed(provision.StateStarting), outdated}, true},
-		"one that does not answer":        {[]option{installed, observed(provision.StateUnreachable), outdated}, true},
-		"one that waits for an address":   {[]option{observed(provision.StateStarting), outdated}, true},
-		"one that sleeps, until it wakes": {[]option{installed, hibernate, observed(provision.StateStopped), outdated}, false},
-		"one that is paused":              {[]option{installed, observed(provision.StateReady), outdated, annotated(hivev1.AnnotationReconcilePause)}, false},
-		"one that is deleted":             {[]option{installed, deleting, observed(provision.StateReady), outdated}, false},
-		"one that has time":               {[]option{installed, observed(provision.StateReady)}, false},
+		"a cluster that runs":                      {[]option{installed, observed(provision.StateReady), outdated}, true},
+		"one that starts":                          {[]option{installed, observed(provision.StateStarting), outdated}, true},
+		"one that does not answer":                 {[]option{installed, observed(provision.StateUnreachable), outdated}, true},
+		"one that waits for an address":            {[]option{observed(provision.StateStarting), outdated}, true},
+		"one that sleeps, until it wakes":          {[]option{installed, hibernate, observed(provision.StateStopped), outdated}, false},
+		"one that is paused":                       {[]option{installed, observed(provision.StateReady), outdated, annotated(hivev1.AnnotationReconcilePause)}, false},
+		"one that is deleted":                      {[]option{installed, deleting, observed(provision.StateReady), outdated}, false},
+		"one that is stopped":                      {[]option{installed, hibernate, observed(provision.StateReady), outdated}, false},
+		"one that hangs":                           {[]option{installed, observed(provision.StateUnreachable), silentFor(time.Hour), outdated}, false},
+		"one that has time":                        {[]option{installed, observed(provision.StateReady)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actions := hostedplan.Plan(now, snapshot(test.given...)).Actions
