@@ -100,8 +100,8 @@ func planPaused(now time.Time, s Snapshot, status *hivev1.ClusterDeploymentStatu
 	return d
 }
 
-// renewed has what the cluster is reached with made anew first, when that is outdated and something runs, and what it pulls images with. A start does so by itself. What is about to end needs
-// neither, and must not wait for what may be refused.
+// renewed has what the cluster is reached with made anew first, when that is outdated and something runs or is to be handed out, and what it pulls images with. A start does so by itself. What is
+// about to end needs neither, and must not wait for what may be refused.
 func renewed(s Snapshot, d Decision) Decision {
 	if slices.ContainsFunc(d.Actions, ends) {
 		return d
@@ -109,14 +109,17 @@ func renewed(s Snapshot, d Decision) Decision {
 	if s.PullSecretOutdated {
 		d.Actions = append([]Action{CopyPullSecret{Why: WhyRestore}}, d.Actions...)
 	}
-	switch s.Observed.State {
-	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
-		if s.Observed.Outdated {
-			d.Actions = append([]Action{Renew{Why: WhyRenew}}, d.Actions...)
-		}
-	case provision.StateAbsent, provision.StateStopped, provision.StateFailed, provision.StateStopping, provision.StateDeleting:
+	running := slices.Contains([]provision.State{provision.StateStarting, provision.StateReady, provision.StateUnreachable}, s.Observed.State)
+	if lost := s.Observed.State == provision.StateStopped && slices.ContainsFunc(d.Actions, publishes); s.Observed.Outdated && (running || lost) {
+		d.Actions = append([]Action{Renew{Why: WhyRenew}}, d.Actions...)
 	}
 	return d
+}
+
+// publishes says whether an action hands out credentials, which may have been lost with what a cluster is reached with.
+func publishes(action Action) bool {
+	_, is := action.(PublishAccess)
+	return is
 }
 
 // ends says whether an action ends what runs.

@@ -409,6 +409,7 @@ func TestCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 		"one that is deleted":                      {[]option{installed, deleting, observed(provision.StateReady), outdated}, false},
 		"one that is stopped":                      {[]option{installed, hibernate, observed(provision.StateReady), outdated}, false},
 		"one that hangs":                           {[]option{installed, observed(provision.StateUnreachable), silentFor(time.Hour), outdated}, false},
+		"one that sleeps and lost its credentials": {[]option{installed, hibernate, lostAccess, observed(provision.StateStopped), outdated}, true},
 		"one that has time":                        {[]option{installed, observed(provision.StateReady)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -282,7 +282,7 @@ func (r *Runtime) Access(ctx context.Context, ref provision.ClusterRef) (provisi
 	case err != nil:
 		return provision.Access{}, fmt.Errorf("reading the credentials of hosted cluster %s: %w", ref, err)
 	case f.secret == nil || f.serving() == nil:
-		return provision.Access{}, fmt.Errorf("hosted cluster %s has no credentials yet", ref)
+		return provision.Access{}, &provision.Problem{Reason: provision.ReasonOther, Message: "the cluster has no credentials yet"}
 	}
 	return accessOf(f), nil
 }
