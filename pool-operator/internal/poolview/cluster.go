@@ -124,6 +124,9 @@ func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
 	unreachable := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentUnreachable)
 	if unreachable != nil && unreachable.Status == corev1.ConditionTrue && unreachable.Reason == hivev1.ReasonDataMissing {
 		c.DataMissing, c.DataMissingSince = true, unreachable.LastTransitionTime.Time
+		if said := unreachable.LastProbeTime.Time; said.After(c.DataMissingSince) { // it may have been unreachable for another reason before
+			c.DataMissingSince = said
+		}
 	}
 	if missing := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing); missing != nil && missing.Status == corev1.ConditionTrue {
 		c.OrphanReason, c.OrphanedSince = missing.Reason, missing.LastTransitionTime.Time

@@ -39,3 +39,15 @@ func TestResumingSince(t *testing.T) {
 		})
 	}
 }
+
+// A cluster whose disk fails dies before its data is taken away to be repaired.
+func TestDataIsMissingSinceThatIsSaid(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	cd := &hivev1.ClusterDeployment{}
+	unreachable := func(reason string, at time.Time) {
+		hivev1.SetCondition(&cd.Status.Conditions, hivev1.Condition{Type: hivev1.ClusterDeploymentUnreachable, Status: corev1.ConditionTrue, Reason: reason}, metav1.NewTime(at))
+	}
+	unreachable(hivev1.ReasonProcessExited, noon.Add(-time.Hour))
+	unreachable(hivev1.ReasonDataMissing, noon)
+	assert.Equal(t, noon, poolview.ClusterOf(cd).DataMissingSince)
+}
