@@ -151,6 +151,21 @@ func TestPlan(t *testing.T) {
 		"and the one in its place is installed": {
 			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 3), missingFor(time.Hour)), with(free("p-b", 2), uninstalled)), []string{},
 		},
+		"none is given up while the one in its place lacks what it is made of": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-b", 2), missingFor(time.Hour)))
+				s.Missing = []string{"pull secret: gone"}
+				return s
+			}(), []string{},
+		},
+		"nor while creation is slowed down": {
+			snapshot(testobj.Pool("p", testobj.Size(2), func(p *hivev1.ClusterPool) {
+				p.Status.Provisioning = &hivev1.ClusterPoolProvisioning{ConsecutiveFailures: 1, LastFailureTime: new(metav1.NewTime(now)), NextAttemptTime: new(metav1.NewTime(now.Add(time.Minute)))}
+			}), with(free("p-b", 2), missingFor(time.Hour))), []string{},
+		},
+		"one is given up where maxSize allows no more beside it": {
+			snapshot(testobj.Pool("p", testobj.Size(2), testobj.MaxSize(1)), with(free("p-b", 2), missingFor(time.Hour))), []string{"delete p-b"},
+		},
 		"a claimed cluster whose data is missing stays with its claim": {
 			snapshot(testobj.Pool("p", testobj.Size(1)), with(with(free("p-a", 2), dataMissing), claimedBy("a")), free("p-b", 1)), []string{},
 		},

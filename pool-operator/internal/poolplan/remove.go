@@ -26,7 +26,7 @@ func (p *pass) deleteBroken() {
 const dataReturns = 10 * time.Minute
 
 // lost says whether the data of a cluster counts as lost now. Where many clusters miss theirs, one thing is wrong with all of them, such as the directory of the operator, and may be mended
-// meanwhile: the next one is given up when the cluster in place of the one before is installed.
+// meanwhile: the next one is given up when the cluster in place of the one before is installed, and none while the pool cannot create that.
 func (p *pass) lost(m member) bool {
 	due := m.DataMissingSince.Add(dataReturns)
 	if left := due.Sub(p.now); left > 0 && left <= dataReturns {
@@ -34,7 +34,7 @@ func (p *pass) lost(m member) bool {
 		return false
 	}
 	given := p.fleet.countIf(func(other member) bool { return other.state == deleting && other.DataMissing })
-	return given == 0 && p.fleet.count(installing) == 0
+	return given == 0 && p.fleet.count(installing) == 0 && p.fleet.countUnclaimed() >= p.quota.attainable()
 }
 
 // deleteUnclaimed deletes unclaimed clusters, because the pool is being deleted.
