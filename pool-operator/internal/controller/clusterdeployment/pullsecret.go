@@ -38,7 +38,11 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, cluster *hivev1.Cluster
 		copied.Data = map[string][]byte{}
 	}
 	copied.Data[hivev1.SecretKeyDockerConfigJSON] = content
-	err = r.Client.Patch(ctx, copied, before, FieldOwner)
+	if copied.ResourceVersion == "" {
+		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, copied, FieldOwner)) // the next observation reads one that another client made
+	} else {
+		err = r.Client.Patch(ctx, copied, before, FieldOwner)
+	}
 	if refused(err) {
 		return &provision.Problem{Reason: provision.ReasonRefused, Message: fmt.Sprintf("the Secret %s was refused: %v", copied.Name, err)}
 	}
@@ -48,7 +52,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, cluster *hivev1.Cluster
 	return nil
 }
 
-// pullSecrets are the copy of the pool's pull secret beside a cluster that is a member of the pool, and what the pool has; nil where there is none.
+// pullSecrets are the copy of the pool's pull secret beside a cluster that is a member of the pool, which has no resourceVersion where it was deleted, and what the pool has; nil where there is none.
 func (r *Reconciler) pullSecrets(ctx context.Context, cluster *hivev1.ClusterDeployment) (*corev1.Secret, []byte, error) {
 	ref := cluster.Spec.PullSecretRef
 	if ref == nil || ref.Name != membership.PullSecretName(cluster.Namespace) || cluster.Spec.ClusterPoolRef == nil {
@@ -72,8 +76,11 @@ func (r *Reconciler) pullSecrets(ctx context.Context, cluster *hivev1.ClusterDep
 	for _, key := range []client.ObjectKey{source, beside} {
 		secret := &corev1.Secret{}
 		err := r.Live.Get(ctx, key, secret)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && key == source {
 			return nil, nil, nil
+		}
+		if apierrors.IsNotFound(err) {
+			secret.Namespace, secret.Name, secret.Type, err = key.Namespace, key.Name, corev1.SecretTypeDockerConfigJson, nil
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading Secret %s: %w", key, err)

@@ -56,3 +56,28 @@ func TestRotatedCredentialsReachAClusterWhoseImageCannotBePulled(t *testing.T) {
 		})
 	}
 }
+
+// As kubectl delete secret --all deletes it. A node that has the image does not miss it.
+func TestACopyOfAPullSecretThatWasDeletedIsMadeAgain(t *testing.T) {
+	const key = hivev1.SecretKeyDockerConfigJSON
+	s := newShell(t, func(cd *hivev1.ClusterDeployment) {
+		cd.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: "blue-x-pull-secret"}
+		cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "p"}
+	})
+	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "p"}}
+	pool.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: "registry"}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue-x", Labels: map[string]string{"hive.openshift.io/cluster-pool-namespace": "pools", "hive.openshift.io/cluster-pool-name": "p"}}}, pool,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "registry"}, Data: map[string][]byte{key: []byte("new")}},
+	} {
+		require.NoError(t, s.client.Create(t.Context(), object))
+	}
+	s.run()
+	s.backend.Fail(s.ref(), provision.Problem{Reason: provision.ReasonImageUnavailable, Component: "etcd", Message: "the image cannot be pulled"})
+	s.clock.now = s.clock.now.Add(time.Minute)
+	s.run()
+	copied := &corev1.Secret{}
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: "blue-x", Name: "blue-x-pull-secret"}, copied))
+	require.Equal(t, corev1.SecretTypeDockerConfigJson, copied.Type)
+	require.Equal(t, map[string][]byte{key: []byte("new")}, copied.Data)
+}
