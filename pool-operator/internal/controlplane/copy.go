@@ -8,10 +8,25 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // HasData reports whether a data directory holds what etcd stores.
 func HasData(dir string) bool { return layout(dir).hasData() }
+
+// LostData returns the directory of what etcd stores where a control plane that was ready once has lost that, although the rest of its data directory is there; else it is empty. etcd would
+// begin with nothing.
+func LostData(dir string) string {
+	d := layout(dir)
+	recorded, err := d.readRecord()
+	if err != nil || !recorded.Served {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(d.etcdData(), "member")); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return d.etcdData()
+}
 
 func (d layout) hasData() bool {
 	_, err := os.Stat(d.etcdData())

@@ -39,3 +39,16 @@ func TestAnInterruptedCopyBeginsAnew(t *testing.T) {
 		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), dir)
 	}
 }
+
+func TestDataThatWasThereIsMissed(t *testing.T) {
+	dir := t.TempDir()
+	d := layout(dir)
+	require.NoError(t, d.writeRecord(record{Port: 1, Begun: true}))
+	assert.Empty(t, LostData(dir), "it was never ready")
+	require.NoError(t, d.writeRecord(record{Port: 1, Served: true}))
+	assert.Equal(t, d.etcdData(), LostData(dir))
+	require.NoError(t, os.MkdirAll(d.etcdData(), 0o700))
+	assert.Equal(t, d.etcdData(), LostData(dir), "it is empty")
+	require.NoError(t, os.MkdirAll(filepath.Join(d.etcdData(), "member", "wal"), 0o700))
+	assert.Empty(t, LostData(dir))
+}

@@ -46,6 +46,32 @@ func TestAnEtcdThatRefusesWritesIsAProblemOfAClusterThatIsReady(t *testing.T) {
 	assert.Nil(t, awaitState(t, r, ref, provision.StateReady).Problem)
 }
 
+// etcd begins with nothing in an empty directory, and the rest of the directory says that it is the cluster.
+func TestAClusterWhoseEtcdDirectoryIsGoneMissesItsData(t *testing.T) {
+	requireBinaries(t)
+	t.Parallel()
+	root := t.TempDir()
+	r := open(t, root)
+	t.Cleanup(r.Crash)
+	ref := newRef("emptied")
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	assert.Empty(t, awaitState(t, r, ref, provision.StateReady).DataMissing)
+	require.NoError(t, r.Stop(t.Context(), ref))
+	stopped := awaitState(t, r, ref, provision.StateStopped)
+	assert.Empty(t, stopped.DataMissing)
+
+	data, err := filepath.Glob(filepath.Join(root, "*", "etcd"))
+	require.NoError(t, err)
+	require.Len(t, data, 1)
+	require.NoError(t, os.Rename(data[0], data[0]+".saved"))
+	lost := awaitState(t, r, ref, provision.StateStopped)
+	assert.Equal(t, stopped.ID, lost.ID, "the identity is there")
+	assert.Contains(t, lost.DataMissing, data[0])
+	require.NoError(t, os.Rename(data[0]+".saved", data[0]))
+	assert.Empty(t, awaitState(t, r, ref, provision.StateStopped).DataMissing)
+	removeAll(t, r, root, ref)
+}
+
 // maintain asks etcd for a piece of maintenance, as etcdctl does.
 func maintain(t *testing.T, socket, what, body string) {
 	t.Helper()

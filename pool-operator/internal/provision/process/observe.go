@@ -65,6 +65,11 @@ func (c *cluster) seen() provision.Observation {
 		seen.AccessID = access.ID()
 	}
 	seen.Outdated = c.state == provision.StateReady && c.plane.Outdated()
+	if c.state == provision.StateStopped || c.state == provision.StateFailed {
+		if lost := controlplane.LostData(c.dir); lost != "" {
+			seen.DataMissing = "The directory " + lost + ", which had the data of the cluster, is missing or empty."
+		}
+	}
 	return seen
 }
 
