@@ -5,6 +5,7 @@ package v1_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,19 @@ func TestSetCondition(t *testing.T) {
 			assert.Equal(t, []hivev1.Condition{{Type: "Other"}, test.want}, conditions)
 		})
 	}
+}
+
+// One that is too long would be refused, and with it the status.
+func TestTextsAreCutToWhatTheSchemaTakes(t *testing.T) {
+	var conditions []hivev1.Condition
+	long := hivev1.Condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: strings.Repeat("R", 2000), Message: strings.Repeat("é", 20000)}
+	assert.True(t, hivev1.SetCondition(&conditions, long, early))
+	assert.Len(t, conditions[0].Reason, 1024)
+	assert.Equal(t, strings.Repeat("é", 16384), conditions[0].Message)
+	long.Message = "x" + long.Message
+	assert.True(t, hivev1.SetCondition(&conditions, long, late))
+	assert.Equal(t, "x"+strings.Repeat("é", 16383), conditions[0].Message, "no character is cut in two")
+	assert.False(t, hivev1.SetCondition(&conditions, long, late), "what was cut says nothing new")
 }
 
 func TestANewConditionIsAppended(t *testing.T) {

@@ -5,6 +5,8 @@
 package conditions
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -36,10 +38,24 @@ func (of Of[C]) IsTrue(conditions []C, conditionType string) bool {
 	return c != nil && *of(c).Status == corev1.ConditionTrue
 }
 
+// Longest texts that the schemas of the kinds take. A longer one, such as what another installer or an admission webhook said, would be refused with the whole status.
+const (
+	longestReason  = 1024
+	longestMessage = 32768
+)
+
+func cut(text string, longest int) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "")
+}
+
 // Set puts condition into conditions and says whether anything changed. Unless something changed nothing is touched, so that a pass without news
-// writes nothing. The time of the transition moves with status only; both times are taken from now when condition leaves them empty.
+// writes nothing. The time of the transition moves with status only; both times are taken from now when condition leaves them empty. Texts are cut to what the API server takes.
 func (of Of[C]) Set(conditions *[]C, condition C, now metav1.Time) bool {
 	next := of(&condition)
+	*next.Reason, *next.Message = cut(*next.Reason, longestReason), cut(*next.Message, longestMessage)
 	for _, at := range []*metav1.Time{next.Observed, next.Transition} {
 		if at.IsZero() {
 			*at = now
