@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -185,6 +186,30 @@ func TestInstallationEndsWhenItsAttemptsAreUsed(t *testing.T) {
 	s.restart()
 	s.run()
 	assert.Zero(t, s.backend.Starts(s.ref()))
+}
+
+// The API server refuses a longer one, and its recorder drops it.
+func TestAnEventIsNoLongerThanItMayBe(t *testing.T) {
+	s := newShell(t, func(c *hivev1.ClusterDeployment) { c.Spec.InstallAttemptsLimit = new(int32(1)) })
+	recorder := events.NewFakeRecorder(1000)
+	s.reconciler = clusterdeployment.New(clusterdeployment.Dependencies{
+		Client: s.client, Metadata: s.client, Live: s.client, MachinePools: s.client, Runtime: s.backend.Open(), Recorder: recorder, Clock: s.clock, Metrics: s.metrics,
+	})
+	s.backend.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonRefused, Message: strings.Repeat("é", 1000)})
+	s.run()
+	const begin = "Warning InstallAttemptsLimitReached "
+	for {
+		select {
+		case event := <-recorder.Events:
+			if rest, found := strings.CutPrefix(event, begin); found {
+				assert.LessOrEqual(t, len(rest), 1024)
+				assert.True(t, strings.HasSuffix(rest, "é…"), rest)
+				return
+			}
+		default:
+			t.Fatal("it has no event")
+		}
+	}
 }
 
 func TestDeletionLeavesNothing(t *testing.T) {
