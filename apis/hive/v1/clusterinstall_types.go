@@ -3,7 +3,17 @@
 
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MayInstall reports whether a group may have kinds of install objects. The kinds of Kubernetes, and those of this group, are none: an operator has rights on them for its own work, by which a user
+// who names one could have it create them, such as StatefulSets in the namespace of a cluster, or hold all of them in memory.
+func MayInstall(group string) bool {
+	return strings.Contains(group, ".") && group != GroupName && !strings.HasSuffix(group, ".k8s.io")
+}
 
 // ClusterInstall is the part of an install object that every installer's kind has in common: the install contract. It is no kind of its own; an install object of
 // any kind is read through it.

@@ -252,6 +252,7 @@ type ClusterInstallTemplate struct {
 	// apiVersion of the install object, such as extensions.hive.openshift.io/v1beta1.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*$')",message="write group and version of the install object, such as 'extensions.hive.openshift.io/v1beta1'"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^.]*|hive[.]openshift[.]io|.*[.]k8s[.]io)/')",message="write the group of an installer; kinds of Kubernetes and of hive.openshift.io install no cluster"
 	// +required
 	APIVersion string `json:"apiVersion"`
 

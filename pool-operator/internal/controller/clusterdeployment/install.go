@@ -132,6 +132,10 @@ func (r *InstallReconciler) settle(ctx context.Context, cluster *hivev1.ClusterD
 func (r *InstallReconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeployment) (installplan.Snapshot, error) {
 	ref := cluster.Spec.ClusterInstallRef
 	snapshot := installplan.Snapshot{Cluster: cluster}
+	if !hivev1.MayInstall(ref.Group) {
+		snapshot.Obstacle = fmt.Sprintf("Kind %s of group %q, which spec.clusterInstallRef names, is one of Kubernetes or of Hive, and installs no cluster.", ref.Kind, ref.Group)
+		return snapshot, nil
+	}
 	gvk := schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)

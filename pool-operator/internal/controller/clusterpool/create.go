@@ -98,7 +98,7 @@ func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPo
 
 // refused says whether an answer of the API server will be the same next time.
 func refused(err error) bool {
-	if errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) || meta.IsNoMatchError(err) {
+	if errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) || errors.Is(err, errNoInstaller) || meta.IsNoMatchError(err) {
 		return true
 	}
 	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -233,11 +233,17 @@ func newClusterDeployment(pool *hivev1.ClusterPool, a poolplan.CreateCluster) *h
 	}
 }
 
+// errNoInstaller says that a template is of a kind that the operator creates for other purposes only. The schema refuses it, but not where it was stored before.
+var errNoInstaller = errors.New("spec.clusterInstallTemplate is of a kind of Kubernetes or of hive.openshift.io, which installs no cluster")
+
 // newInstall makes the install object of a new cluster from the pool's template. It has the cluster's name.
 func newInstall(pool *hivev1.ClusterPool, template *hivev1.ClusterInstallTemplate, name string) (*unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(template.APIVersion)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoObject, err)
+	}
+	if !hivev1.MayInstall(gv.Group) {
+		return nil, errNoInstaller
 	}
 	install := &unstructured.Unstructured{Object: map[string]any{}}
 	if template.Spec != nil && len(template.Spec.Raw) > 0 {

@@ -247,6 +247,21 @@ func TestInstallObjectsAreMadeFromTheTemplate(t *testing.T) {
 	}, install.Object["spec"])
 }
 
+// The operator may create StatefulSets, and its pool's author may not: one in the namespace of a cluster would run what pod it likes.
+func TestATemplateOfAKindOfKubernetesMakesNothing(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, testobj.ClusterImageSet(testobj.ImageSetName), testobj.Pool("p", func(p *hivev1.ClusterPool) {
+		p.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
+		p.Spec.ClusterInstallTemplate = &hivev1.ClusterInstallTemplate{APIVersion: "apps/v1", Kind: "StatefulSet", Spec: &runtime.RawExtension{Raw: []byte(`{"serviceName":"x"}`)}}
+	}))
+	require.NoError(t, s.passes("p", 5))
+	sets := &unstructured.UnstructuredList{}
+	sets.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSetList"})
+	require.NoError(t, s.client.List(t.Context(), sets))
+	require.Empty(t, sets.Items)
+	require.Empty(t, s.clusters())
+	require.Contains(t, s.pool("p").Status.Provisioning.LastFailureMessage, "installs no cluster")
+}
+
 func TestInstallObjectsComeBesideTheConfigThatAPoolHas(t *testing.T) {
 	s := newShell(t, interceptor.Funcs{}, testobj.ClusterImageSet(testobj.ImageSetName), testobj.Pool("p", testobj.InstallConfigTemplate("template"), func(p *hivev1.ClusterPool) {
 		p.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
