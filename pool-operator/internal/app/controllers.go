@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -94,8 +95,15 @@ func addClaims(ctx context.Context, mgr ctrl.Manager, service *clusterclaim.Serv
 
 // addInstalls has install objects of any kind speak through the ClusterDeployments that name them.
 func addInstalls(mgr ctrl.Manager) error {
-	err := clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(),
+	watched, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("preparing to watch install objects: %w", err)
+	}
+	if err := mgr.Add(watched); err != nil {
+		return fmt.Errorf("registering the watch of install objects: %w", err)
+	}
+	err = clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: watched,
 		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {

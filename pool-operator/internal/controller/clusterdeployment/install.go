@@ -32,7 +32,8 @@ type InstallDependencies struct {
 	Client client.Client
 	// Live reads install objects: their kinds are not known beforehand, and a kind that may not be read must not block other clusters.
 	Live client.Reader
-	// Informers watch the kinds of install objects as they come up.
+	// Informers watch the kinds of install objects as they come up. They are not those of the manager's cache, by which an operator is ready or not: a kind that may be read and not be listed never
+	// fills.
 	Informers Informers
 	// Recorder publishes events about ClusterDeployments.
 	Recorder events.EventRecorder
