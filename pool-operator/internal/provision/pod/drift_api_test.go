@@ -4,6 +4,7 @@
 package pod_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -103,6 +104,32 @@ func TestAStatefulSetThatAnotherClientDeletesIsMadeAgainWithItsData(t *testing.T
 		left, err := k.leftovers(t.Context(), ref)
 		return err == nil && len(left) == 0
 	}, patience, 50*time.Millisecond, "a cluster that is deleted leaves no volume")
+}
+
+// As kubectl delete secret --all leaves it, but for the Secret with the keys.
+func TestCredentialsOfAClusterThatSleepsAreMadeAnew(t *testing.T) {
+	k := newKubelet(t, newClient(t))
+	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "81111111-2222-4333-8444-555555555555"}
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	ready(t, r, ref)
+	require.NoError(t, r.Stop(t.Context(), ref))
+	stopped(t, r, ref)
+	serving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.ServingName()}}
+	require.NoError(t, k.client.Delete(t.Context(), serving))
+	_, err := r.Access(t.Context(), ref)
+	problem, is := errors.AsType[*provision.Problem](err)
+	require.True(t, is, "it holds up nothing: %v", err)
+	require.NotEmpty(t, problem.Message)
+	o, err := r.Observe(t.Context(), ref)
+	require.NoError(t, err)
+	require.Equal(t, provision.StateStopped, o.State)
+	require.True(t, o.Outdated)
+	require.NoError(t, r.Renew(t.Context(), ref, provision.Spec{}))
+	access, err := r.Access(t.Context(), ref)
+	require.NoError(t, err)
+	require.NotEmpty(t, access.Kubeconfig)
+	require.NoError(t, r.Delete(t.Context(), ref))
 }
 
 // That is how volumes of other StatefulSets are made larger.
