@@ -76,6 +76,11 @@ func (p *pass) settleWithdrawal(op hivev1.ClusterPoolOperation, seen *member) {
 	if seen != nil || p.in.Absent[op.Namespace] {
 		return
 	}
+	if op.RecordedAt.After(p.now.Add(oneMoment)) { // the clock of its writer was ahead
+		p.ticket.record(p.now, op)
+		p.wakeAt(p.now.Add(withdrawalTime))
+		return
+	}
 	p.ticket.keep(op)
 	due := op.RecordedAt.Add(withdrawalTime)
 	if p.now.Before(due) {

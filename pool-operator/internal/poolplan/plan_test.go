@@ -301,6 +301,19 @@ func TestPlanWaitsForAViewAsNewAsTheLastTicket(t *testing.T) {
 	}
 }
 
+// A withdrawal holds its name, and a pool that is deleted.
+func TestAWithdrawalOfAClockThatWasAheadCountsFromNow(t *testing.T) {
+	s := snapshot(testobj.Pool("p", testobj.Size(0)))
+	s.Pool.Status.Operations = []hivev1.ClusterPoolOperation{{Namespace: "p-bbbbb", Kind: hivev1.OperationDelete, Why: "CreationRefused", RecordedAt: metav1.NewTime(now.Add(24 * time.Hour))}}
+	d := poolplan.Plan(now, s)
+	require.Equal(t, poolplan.StatusTicket, d.Change)
+	require.Len(t, d.Status.Operations, 1)
+	require.Equal(t, metav1.NewTime(now), d.Status.Operations[0].RecordedAt)
+	require.Equal(t, time.Minute, d.RequeueAfter)
+	s.Pool.Status = d.Status
+	require.Equal(t, []string{"withdraw p-bbbbb"}, kinds(poolplan.Plan(now.Add(time.Minute), s).Actions))
+}
+
 func TestPassIsBounded(t *testing.T) {
 	s := snapshot(testobj.Pool("p", testobj.Size(1000)))
 	s.Slugs = nil
