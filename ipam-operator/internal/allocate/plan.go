@@ -7,6 +7,7 @@ package allocate
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -278,7 +279,7 @@ func allocateNew(s Snapshot) Decision {
 	if s.Claim.Requested != "" {
 		addr, err := ParseAddr(s.Claim.Requested)
 		if err != nil {
-			return refuse(fmt.Sprintf(errAnnotation, s.Claim.Requested), "")
+			return refuse(fmt.Sprintf(errAnnotation, shortened(s.Claim.Requested)), "")
 		}
 		requested = addr
 	}
@@ -422,6 +423,17 @@ func create(s Snapshot, addr netip.Addr, network Network, why Why) Decision {
 		action.Replaces = s.Kept
 	}
 	return Decision{action, why}
+}
+
+// quoted is how much of a text of a user a refusal quotes, in bytes: more than an address has, and less than a status can hold.
+const quoted = 64
+
+// shortened is a text as a refusal quotes it.
+func shortened(text string) string {
+	if len(text) <= quoted {
+		return text
+	}
+	return strings.ToValidUTF8(text[:quoted], "") + "…"
 }
 
 func refuse(wire, detail string) Decision {

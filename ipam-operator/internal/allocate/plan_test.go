@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,13 @@ func TestPlan(t *testing.T) {
 		"an annotation that is no address is refused": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Requested = "ten" },
 			want:  Decision{Refuse{Error: `Invalid ipAddress annotation "ten": not a valid IP address`, Message: `Invalid ipAddress annotation "ten": not a valid IP address`}, WhyRefused},
+		},
+		"an annotation that is longer than a status can hold is quoted in part": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Requested = "x" + strings.Repeat("é", 600) },
+			want: Decision{Refuse{
+				Error:   `Invalid ipAddress annotation "x` + strings.Repeat("é", 31) + `…": not a valid IP address`,
+				Message: `Invalid ipAddress annotation "x` + strings.Repeat("é", 31) + `…": not a valid IP address`,
+			}, WhyRefused},
 		},
 		"a pool without a free address refuses": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free = taken("10.0.0.10", "10.0.0.11", "10.0.0.12") },

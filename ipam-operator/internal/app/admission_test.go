@@ -126,7 +126,9 @@ func TestAMalformedRequestForAnAddressIsRefused(t *testing.T) {
 		ours := w.newClaim("c", "none")
 		theirs := w.contractObject("IPAddressClaim", "c")
 		theirs.Object["spec"] = contractPool("none")
-		out := []client.Object{ours, theirs}
+		choosing := w.newClaim("c", "")
+		choosing.Spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}
+		out := []client.Object{ours, theirs, choosing}
 		for _, claim := range out {
 			claim.SetAnnotations(map[string]string{"ipAddress": text})
 		}
@@ -143,6 +145,18 @@ func TestAMalformedRequestForAnAddressIsRefused(t *testing.T) {
 		require.NoError(t, w.user.Create(t.Context(), claim, client.DryRunAll))
 	}
 	require.NoError(t, w.user.Patch(t.Context(), old, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+}
+
+// A request that was stored before the policy was in force may be longer than a status can quote.
+func TestAClaimSaysThatALongRequestIsNoAddress(t *testing.T) {
+	w := newTestEnv(t)
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.12")} })
+	claim := w.newClaim("long", "p")
+	claim.Annotations = map[string]string{"ipAddress": strings.Repeat("é", 40000)}
+	require.NoError(t, w.user.Create(t.Context(), claim))
+	w.waits(claim, ipamv1.ReasonAllocationFailed)
+	w.refused("long", `Invalid ipAddress annotation "`+strings.Repeat("é", 32)+`…": not a valid IP address`)
 }
 
 func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
