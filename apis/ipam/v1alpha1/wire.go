@@ -51,6 +51,8 @@ const (
 	FormerAddressAnnotation = "ipam.metal3.io/former-address"
 	// ClusterAbsentAnnotation marks an IPAddress of a claim of another namespace whose Cluster did not exist since the address was allocated.
 	ClusterAbsentAnnotation = "ipam.metal3.io/cluster-absent"
+	// ReleasedAtAnnotation on an IPAddress that was deleted while its claim had it is when the claim released it.
+	ReleasedAtAnnotation = "ipam.metal3.io/released-at"
 )
 
 // Condition types of this group.

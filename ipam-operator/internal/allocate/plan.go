@@ -55,6 +55,8 @@ type Address struct {
 	Unowned bool
 	// Restored says that the object is unowned and carries the finalizer of the operator. It is what the claim had before.
 	Restored bool
+	// Released is when the object was deleted, or released after that; zero for one that is not being deleted.
+	Released time.Time
 }
 
 // Hold says why nothing may be done for a claim.

@@ -36,7 +36,7 @@ func (o *objects) coolDownFindings(now time.Time) []Finding {
 		if engine.IsOfEarlierPool(a, pool) {
 			coolDown = max(coolDown, engine.RestoredFor)
 		}
-		if now.Sub(a.DeletionTimestamp.Time) > coolDown+coolDownSlack {
+		if now.Sub(engine.ReleasedAt(a)) > coolDown+coolDownSlack {
 			out = append(out, Finding{Orphan, "IPAddress " + key.String(), fmt.Sprintf("was released and is kept for longer than the %s of IPPool %s", coolDown, pool.Name)})
 		}
 	}

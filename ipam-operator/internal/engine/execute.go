@@ -5,8 +5,10 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -373,6 +375,11 @@ func (e *executor) release(ctx context.Context, subject *Subject, action allocat
 		if err := e.Kind.Retract(ctx, subject, address.Name); err != nil {
 			return err
 		}
+		if !atOnce {
+			if err := e.noteRelease(ctx, subject, address); err != nil {
+				return err
+			}
+		}
 		if err := e.Release(ctx, subject.Pool.Namespace, address, atOnce, string(allocate.WhyDeleted)); err != nil {
 			return err
 		}
@@ -391,6 +398,27 @@ func (e *executor) release(ctx context.Context, subject *Subject, action allocat
 	if why == allocate.WhyNotServed {
 		ctrl.LoggerFrom(ctx).Info("Removed the finalizer of a claim that is not served")
 		e.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Release", "%s; its finalizer was removed", subject.Foreign)
+	}
+	return nil
+}
+
+// noteRelease writes when its claim released an address that was deleted before: by a user, or by the garbage collector after it was restored. The API server keeps the time of
+// that deletion, by which its pool would not keep the address any more.
+func (e *executor) noteRelease(ctx context.Context, subject *Subject, address allocate.Address) error {
+	deleted := subject.Object.GetDeletionTimestamp()
+	if address.Released.IsZero() || deleted.IsZero() || !address.Released.Before(deleted.Time) {
+		return nil
+	}
+	obj := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Pool.Namespace, Name: address.Name}}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": address.UID, "annotations": map[string]string{ipamv1.ReleasedAtAnnotation: e.Clock.Now().UTC().Format(time.RFC3339)},
+	}})
+	if err != nil {
+		return fmt.Errorf("writing the patch of IPAddress %s: %w", address.Name, err)
+	}
+	err = e.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the release of IPAddress %s: %w", address.Name, err)
 	}
 	return nil
 }

@@ -219,6 +219,29 @@ func TestAClaimHasWhatTheAPIServerShowsAsItsOwn(t *testing.T) {
 	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
 }
 
+// TestAnAddressThatWasDeletedInUseIsKeptFromItsRelease has an address that a user, or the garbage collector after a restore, deleted long before its claim gave it back.
+func TestAnAddressThatWasDeletedInUseIsKeptFromItsRelease(t *testing.T) {
+	ago := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(epoch.Add(-d))) }
+	claim := &ipamv1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "uid-c", Finalizers: []string{ipamv1.IPClaimFinalizer}, DeletionTimestamp: ago(time.Second)},
+		Spec:       ipamv1.IPClaimSpec{Pool: ipamv1.ObjectReference{Name: "p"}},
+	}
+	address := (*shell)(nil).address("p-10-0-0-5", "10.0.0.5", "c")
+	address.DeletionTimestamp = ago(2 * time.Hour)
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), sticky: &metav1.Duration{Duration: time.Hour}, objects: []client.Object{claim, address}})
+	s.index.Observe(recordOf(address))
+	_, err := s.reconcile("c")
+	require.NoError(t, err)
+	require.NoError(t, s.client.Get(t.Context(), key("p-10-0-0-5"), address))
+	assert.WithinDuration(t, epoch, ReleasedAt(address), 0)
+
+	s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
+	s.reconciler.records.unwrite(key("c")) // the fake client begins to count again
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"p-10-0-0-5": "c"}, s.addresses())
+}
+
 // TestAReleasedAddressIsNotThatOfAClaimMadeAgain has times of whole seconds: the address was made for the former claim, and released, in the second in which the claim was made again.
 func TestAReleasedAddressIsNotThatOfAClaimMadeAgain(t *testing.T) {
 	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9")})

@@ -68,7 +68,7 @@ func (o *observer) observe(ctx context.Context, subject *Subject) (allocate.Snap
 	if err != nil || hold != allocate.NotHeld || len(s.Owned) > 0 || subject.Claim.Deleting {
 		return s, err
 	}
-	s.NextFree = o.Index.NextFree(subject.Pool)
+	s.NextFree = o.Index.NextFree(subject.Pool, o.Clock.Now())
 	if s.Holder, err = o.holderOfAsked(ctx, subject); err != nil {
 		return s, err
 	}
@@ -93,14 +93,14 @@ func (o *observer) holderOfAsked(ctx context.Context, subject *Subject) (string,
 	} else if err != nil {
 		return "", fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
-	return holderOf(address, layout.CoolDown), nil
+	return holderOf(address, layout.CoolDown, o.Clock.Now()), nil
 }
 
 // holderOf says what has an address.
-func holderOf(address *ipamv1.IPAddress, coolDown time.Duration) string {
+func holderOf(address *ipamv1.IPAddress, coolDown time.Duration, now time.Time) string {
 	claim := ClaimKind(address) + " " + address.ClaimInPool()
 	switch released := ReleasedAt(address); {
-	case !released.IsZero() && coolDown > 0:
+	case !released.IsZero() && released.Add(coolDown).After(now):
 		return fmt.Sprintf("%s, which released it: it is free at %s", claim, released.Add(coolDown).UTC().Format(time.RFC3339))
 	case IsByHand(address):
 		return fmt.Sprintf("IPAddress %s, which reserves it", address.Name)
@@ -248,6 +248,7 @@ func addressOf(address *ipamv1.IPAddress) allocate.Address {
 	return allocate.Address{
 		Name: address.Name, UID: string(address.UID), IP: ip,
 		Unowned: unowned, Restored: unowned && controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer),
+		Released: ReleasedAt(address),
 	}
 }
 

@@ -40,6 +40,8 @@ type fixture struct {
 	ranges   ipamv1.Pool
 	reserved map[string]ipamv1.IPAddressStr
 	grace    int64
+	sticky   *metav1.Duration
+	objects  []client.Object
 	faults   interceptor.Funcs
 }
 
@@ -72,14 +74,15 @@ func newShell(t *testing.T, f fixture) *shell {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, ipamv1.AddToScheme(scheme))
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&ipamv1.IPClaim{}, &ipamv1.IPPool{}).WithInterceptorFuncs(withUIDs(f.faults))
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&ipamv1.IPClaim{}, &ipamv1.IPPool{}).
+		WithObjects(f.objects...).WithInterceptorFuncs(withUIDs(f.faults))
 	require.NoError(t, Indexes(t.Context(), indexes{builder}))
 	s := &shell{t: t, client: builder.Build(), index: space.New(), events: &events{}}
 	pool := &ipamv1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid-p", Finalizers: []string{ipamv1.IPPoolFinalizer}},
 		Spec: ipamv1.IPPoolSpec{
 			NamePrefix: "p", Pools: []ipamv1.Pool{f.ranges}, Prefix: 24, PreAllocations: f.reserved, AllocationStrategy: ipamv1.SequentialAllocation,
-			AddressReuseGracePeriodSeconds: f.grace,
+			AddressReuseGracePeriodSeconds: f.grace, StickyFor: f.sticky,
 		},
 	}
 	require.NoError(t, s.client.Create(t.Context(), pool))

@@ -106,7 +106,7 @@ func (o *observer) isKept(address *ipamv1.IPAddress, subject *Subject, pool *ipa
 	case address.DeletionTimestamp.IsZero():
 		return true // its release is on the way
 	}
-	return o.Clock.Since(address.DeletionTimestamp.Time) < allocate.KeptFor(&pool.Spec)
+	return o.Clock.Since(ReleasedAt(address)) < allocate.KeptFor(&pool.Spec)
 }
 
 // takeOver lets a kept address go, so that the claim can take it under the same name. The claim remembers it before: should this process end in between, the

@@ -42,12 +42,16 @@ func recordOf(address *ipamv1.IPAddress) space.Record {
 	}
 }
 
-// ReleasedAt is when an address was released that stays taken for as long as its pool says; zero for any other.
+// ReleasedAt is when an address was released that stays taken for as long as its pool says; zero for any other. That is when it was deleted, unless its claim had it then.
 func ReleasedAt(address *ipamv1.IPAddress) time.Time {
 	if address.DeletionTimestamp.IsZero() || capi.IsLeftBehind(address) {
 		return time.Time{}
 	}
-	return address.DeletionTimestamp.Time
+	released := address.DeletionTimestamp.Time
+	if noted, err := time.Parse(time.RFC3339, address.Annotations[ipamv1.ReleasedAtAnnotation]); err == nil && noted.After(released) {
+		return noted
+	}
+	return released
 }
 
 // addressHandler feeds the index of what is free and wakes the claims that an address concerns.

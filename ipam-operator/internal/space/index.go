@@ -431,8 +431,9 @@ func (x *Index) Layout(name types.NamespacedName) *allocate.Layout {
 	return nil
 }
 
-// NextFree is when the first of the released addresses of a pool is free; zero where none is on its way.
-func (x *Index) NextFree(name types.NamespacedName) (next time.Time) {
+// NextFree is when the first of the released addresses of a pool is free; zero where none is on its way. One that should be free by now is in use: it was deleted, and its claim
+// was not.
+func (x *Index) NextFree(name types.NamespacedName, now time.Time) (next time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p, ok := x.pools[name]
@@ -440,7 +441,7 @@ func (x *Index) NextFree(name types.NamespacedName) (next time.Time) {
 		return next
 	}
 	for _, r := range x.cooling[name] {
-		if at := r.Released.Add(p.free.Layout.CoolDown); next.IsZero() || at.Before(next) {
+		if at := r.Released.Add(p.free.Layout.CoolDown); at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}

@@ -211,18 +211,18 @@ func TestTheNextAddressThatCoolsDown(t *testing.T) {
 	x, cooling := New(), layout("p", "10.0.0.1", "10.0.0.9")
 	cooling.CoolDown = time.Minute
 	x.SetPool(name("p"), cooling)
-	assert.Zero(t, x.NextFree(name("p")))
-	for ip, at := range map[string]time.Time{"10.0.0.1": now.Add(time.Second), "10.0.0.2": now, "10.0.0.3": {}} {
+	assert.Zero(t, x.NextFree(name("p"), now))
+	for ip, at := range map[string]time.Time{"10.0.0.1": now.Add(time.Second), "10.0.0.2": now, "10.0.0.3": {}, "10.0.0.4": now.Add(-time.Hour)} {
 		r := takenBy("p", "p", ip)
 		r.Released = at
 		x.Observe(r)
 	}
-	assert.Equal(t, now.Add(time.Minute), x.NextFree(name("p")))
+	assert.Equal(t, now.Add(time.Minute), x.NextFree(name("p"), now))
 	x.Forget(takenBy("p", "p", "10.0.0.2").Key)
-	assert.Equal(t, now.Add(time.Minute+time.Second), x.NextFree(name("p")))
+	assert.Equal(t, now.Add(time.Minute+time.Second), x.NextFree(name("p"), now))
 	x.Observe(takenBy("p", "p", "10.0.0.1"))
-	assert.Zero(t, x.NextFree(name("p")), "its claim has it again")
-	assert.Zero(t, x.NextFree(name("other")))
+	assert.Zero(t, x.NextFree(name("p"), now), "its claim has it again")
+	assert.Zero(t, x.NextFree(name("other"), now))
 }
 
 // TestAnAddressOfAnotherNamespaceCountsOnce follows one from the attempt to its end: it counts for its namespace all the while, and never twice.

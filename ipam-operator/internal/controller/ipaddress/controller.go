@@ -144,7 +144,7 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (po
 	return pool, stays, err
 }
 
-// release deletes the address, and removes its finalizer when it has cooled down. The time of the deletion is on the object, so that
+// release deletes the address, and removes its finalizer when it has cooled down. The time of the release is on the object, so that
 // it outlives this process.
 func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, grace time.Duration) (ctrl.Result, error) {
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
@@ -153,7 +153,7 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", r.Kind.Name(), address.ClaimKey())
 		return ctrl.Result{}, r.Releaser.Release(ctx, address.Namespace, known, grace == 0, "ClaimGone")
 	}
-	if left := address.DeletionTimestamp.Add(grace).Sub(r.Clock.Now()); left > 0 {
+	if left := r.coolsDown(address, grace); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	// Another pass may have released it already, and the cache may be behind.
@@ -164,7 +164,15 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 	if live.UID != address.UID {
 		return ctrl.Result{}, nil
 	}
+	if left := r.coolsDown(live, grace); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	return ctrl.Result{}, r.Releaser.Unprotect(ctx, live)
+}
+
+// coolsDown is for how much longer a released address stays taken.
+func (r *Reconciler) coolsDown(address *ipamv1.IPAddress, grace time.Duration) time.Duration {
+	return engine.ReleasedAt(address).Add(grace).Sub(r.Clock.Now())
 }
 
 // SetupWithManager starts the controller with the manager.

@@ -107,6 +107,13 @@ func TestReleaseOfAnAddress(t *testing.T) {
 				a.OwnerReferences[0] = metav1.OwnerReference{Kind: "IPPool", Name: "p", UID: "uid-p"}
 			}),
 		},
+		"it was deleted while its claim had it": {
+			address: change(func(a *ipamv1.IPAddress) {
+				a.DeletionTimestamp = new(metav1.NewTime(epoch.Add(-time.Hour)))
+				a.Annotations = map[string]string{ipamv1.ReleasedAtAnnotation: epoch.Add(-10 * time.Second).Format(time.RFC3339)}
+			}),
+			pool: func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 60 }, stays: true, again: 50 * time.Second,
+		},
 		"it has cooled down": {
 			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
 			pool:    func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 10 },

@@ -82,9 +82,10 @@ func (o *observation) add(address *ipamv1.IPAddress) {
 	} else if prefix, perr := ip.Prefix(address.Spec.PrefixLength); err == nil && perr == nil {
 		o.prefixes[prefix] = struct{}{}
 	}
-	if released := engine.ReleasedAt(address); !released.IsZero() {
+	released := engine.ReleasedAt(address)
+	if free := released.Add(o.layout.CoolDown); !released.IsZero() && free.After(o.began) { // otherwise its claim has it still, or it is on its way out
 		o.cooling++
-		if free := released.Add(o.layout.CoolDown); o.nextFree.IsZero() || free.Before(o.nextFree) {
+		if o.nextFree.IsZero() || free.Before(o.nextFree) {
 			o.nextFree = free
 		}
 	}
