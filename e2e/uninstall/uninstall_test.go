@@ -87,6 +87,11 @@ func (c cluster) runWith(t *testing.T, kubectl string, args ...string) (string, 
 	return string(out), err
 }
 
+// selecting is a selector of one label.
+func selecting(label, value string) map[string]any {
+	return map[string]any{"matchLabels": map[string]any{label: value}}
+}
+
 func (c cluster) has(t *testing.T, o *unstructured.Unstructured, namespace, name string) bool {
 	t.Helper()
 	err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
@@ -99,11 +104,18 @@ func TestAnOperatorGoesAndItsObjectsStay(t *testing.T) {
 	former := object("policy", "v1", "PodDisruptionBudget") // an upgrade from v0.1 leaves it
 	former.SetNamespace("muster-ipam-operator")
 	former.SetName("operator")
+	former.Object["spec"] = map[string]any{"minAvailable": int64(1), "selector": selecting("app.kubernetes.io/component", "operator")}
 	require.NoError(t, c.Create(t.Context(), former))
+	images := object("networking.k8s.io", "v1", "NetworkPolicy")
+	images.SetNamespace("muster-ipam-operator")
+	images.SetName("images")
+	images.Object["spec"] = map[string]any{"podSelector": selecting("app.kubernetes.io/component", "images")}
+	require.NoError(t, c.Create(t.Context(), images))
 	_, err := c.run(t, "ipam-operator")
 	require.NoError(t, err)
 	assert.False(t, c.has(t, object("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "ipam-operator"))
 	assert.False(t, c.has(t, former, "muster-ipam-operator", "operator"), "the next installation would have two budgets for each pod")
+	assert.False(t, c.has(t, images, "muster-ipam-operator", "images"))
 	claim := object("ipam.metal3.io", "v1alpha1", "IPClaim")
 	assert.True(t, c.has(t, claim, "default", "held"))
 	assert.Nil(t, claim.GetDeletionTimestamp())
@@ -126,12 +138,20 @@ func TestWhatUsersPutBesideAnOperatorStays(t *testing.T) {
 	env.SetName("rack")
 	env.Object["spec"] = map[string]any{"pullSecretRef": map[string]any{"name": "pull"}}
 	require.NoError(t, c.Create(t.Context(), env))
+	policy, budget := object("networking.k8s.io", "v1", "NetworkPolicy"), object("policy", "v1", "PodDisruptionBudget")
+	policy.Object["spec"] = map[string]any{"podSelector": selecting("cnpg.io/cluster", "database")}
+	budget.Object["spec"] = map[string]any{"minAvailable": int64(1), "selector": selecting("cnpg.io/cluster", "database")}
+	for _, o := range []*unstructured.Unstructured{policy, budget} { // named as an object of v0.1 was
+		o.SetNamespace(namespace)
+		o.SetName("database")
+		require.NoError(t, c.Create(t.Context(), o))
+	}
 
 	out, err := c.run(t, "--overlay", "kind", "agent-service")
 	require.NoError(t, err)
 	assert.Contains(t, out, "the namespace "+namespace+" stays")
 	assert.False(t, c.has(t, deployment, namespace, "agent-service"))
-	for _, o := range []*unstructured.Unstructured{key, env, volume} {
+	for _, o := range []*unstructured.Unstructured{key, env, volume, policy, budget} {
 		name := o.GetName()
 		if name == "" {
 			name = "agent-service"
