@@ -22,7 +22,7 @@ import (
 
 // written holds, by set and kind, the types whose fields an operator writes and cannot do without: a server-side apply with a field that the
 // definition lacks is refused as a whole, and a merge patch loses the field. They are those of kinds of which the definition is always Muster's:
-// what pool-operator decided stands in the status of a pool before it is done, and discovery-operator applies the kinds that it brings.
+// what pool-operator decided stands in the status of a pool before it is done, and discovery-operator applies the kinds that it brings, and hosts that it manages.
 //
 // Other kinds are not looked at, because definitions of other systems are good for them, too: ipam-operator and agent-service work with those of
 // the systems that they replace, and Clusters, Hosts and NetworkData belong to whichever system brought them first.
@@ -33,6 +33,14 @@ var written = map[Set]map[string]any{
 		}{},
 		"DiscoveredMachine": struct {
 			Spec metal3v1.DiscoveredMachineSpec `json:"spec"`
+		}{},
+	},
+	ManagedHosts: {
+		"BareMetalHost": struct {
+			Status metal3v1.BareMetalHostStatus `json:"status"`
+		}{},
+		"HardwareData": struct {
+			Spec metal3v1.HardwareDataSpec `json:"spec"`
 		}{},
 	},
 	PoolOperator: {

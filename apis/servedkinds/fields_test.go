@@ -194,6 +194,29 @@ func TestWaitTakesTheKindsOfOtherSystems(t *testing.T) {
 	}
 }
 
+// An operator that manages hosts writes fields that those of former baremetal operators lack, and is not ready beside their definition.
+func TestWaitForTheKindsOfManagedHosts(t *testing.T) {
+	older, present := needtest.Field(t, "crds", "capm3", "metal3.io_baremetalhosts.yaml"), needtest.Field(t, "crds", "metal3", "metal3.io_baremetalhosts.yaml")
+	c := newCluster(t)
+	c.goesOn(servedkinds.ManagedHosts)
+	c.install(read(t, older)...)
+	c.goesOn(servedkinds.Hosts)
+	logged, ready, ended := c.wait(servedkinds.ManagedHosts)
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		assert.Contains(collect, logged.text(), "BareMetalHost.v1alpha1.metal3.io without .status.")
+		assert.Contains(collect, logged.text(), " .status.conditions")
+		assert.Contains(collect, logged.text(), `"sets"="deploy/crds/hosts"`)
+	}, patience, 20*time.Millisecond)
+	assert.Equal(t, http.StatusServiceUnavailable, ready())
+	c.install(read(t, present)...)
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		t.Fatal("the fields are there, and the wait goes on")
+	}
+}
+
 // An API server that does not publish schemas to the operator does not keep it from its work.
 func TestWaitGoesOnWithoutSchemas(t *testing.T) {
 	c := newCluster(t)

@@ -41,9 +41,11 @@ const (
 	Clusters          Set = "clusters"
 	DiscoveryOperator Set = "discovery-operator"
 	Hosts             Set = "hosts"
-	IPAMOperator      Set = "ipam-operator"
-	NetworkData       Set = "network-data"
-	PoolOperator      Set = "pool-operator"
+	// ManagedHosts is the set hosts for an operator that manages them: it writes all of their status, and no other system brings their definitions.
+	ManagedHosts Set = "hosts/managed"
+	IPAMOperator Set = "ipam-operator"
+	NetworkData  Set = "network-data"
+	PoolOperator Set = "pool-operator"
 )
 
 // kinds are those of a set, each in the version that operators ask for.
@@ -55,6 +57,7 @@ var kinds = map[Set][]schema.GroupVersionKind{
 	Clusters:          of("hive.openshift.io", "v1", "ClusterDeployment", "ClusterImageSet"),
 	DiscoveryOperator: of("metal3.io", "v1alpha1", "BareMetalHostDiscovery", "DiscoveredMachine"),
 	Hosts:             of("metal3.io", "v1alpha1", "BareMetalHost", "HardwareData"),
+	ManagedHosts:      of("metal3.io", "v1alpha1", "BareMetalHost", "HardwareData"),
 	IPAMOperator:      of("ipam.metal3.io", "v1alpha1", "IPAddress", "IPClaim", "IPPool"),
 	NetworkData:       of("infrastructure.cluster.x-k8s.io", "v1beta1", "Metal3Data", "Metal3DataClaim", "Metal3DataTemplate"),
 	PoolOperator:      of("hive.openshift.io", "v1", "ClusterClaim", "ClusterPool"),
@@ -66,6 +69,12 @@ func of(group, version string, names ...string) []schema.GroupVersionKind {
 		out = append(out, schema.GroupVersionKind{Group: group, Version: version, Kind: name})
 	}
 	return out
+}
+
+// directory is where the definitions of a set are.
+func (s Set) directory() string {
+	name, _, _ := strings.Cut(string(s), "/")
+	return "deploy/crds/" + name
 }
 
 // Kinds returns the kinds of a set, each in the version that operators ask for.
@@ -134,7 +143,7 @@ func (l lackList) sentence() string {
 func (l lackList) sets() string {
 	var names []string
 	for _, one := range l {
-		if name := "deploy/crds/" + string(one.set); !slices.Contains(names, name) {
+		if name := one.set.directory(); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

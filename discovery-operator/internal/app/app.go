@@ -104,7 +104,7 @@ func (p parts) run(ctx context.Context, config *rest.Config) error {
 	p.registry.MustRegister(requests, buildinfo.Metric("discovery-operator"))
 	config = rest.CopyConfig(config)
 	config.Wrap(requests.Wrap)
-	if err := servedkinds.Wait(ctx, config, logr.FromContextOrDiscard(ctx), p.HealthProbeBindAddress, servedkinds.Hosts, servedkinds.DiscoveryOperator); err != nil {
+	if err := servedkinds.Wait(ctx, config, logr.FromContextOrDiscard(ctx), p.HealthProbeBindAddress, p.kinds()...); err != nil {
 		return err
 	}
 	mgr, err := newManager(config, p.manager)
@@ -134,6 +134,14 @@ func (p parts) run(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	return wrap(mgr.Start(ctx), "running")
+}
+
+// kinds are those that the operator needs. Where it manages hosts, it writes fields that the definitions of former baremetal operators lack.
+func (o Options) kinds() []servedkinds.Set {
+	if o.ManageHosts {
+		return []servedkinds.Set{servedkinds.ManagedHosts, servedkinds.DiscoveryOperator}
+	}
+	return []servedkinds.Set{servedkinds.Hosts, servedkinds.DiscoveryOperator}
 }
 
 func managerOptions(o Options, server webhook.Server) (ctrl.Options, error) {

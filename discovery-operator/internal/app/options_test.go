@@ -8,7 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/apis/servedkinds"
 )
+
+func TestAnOperatorThatManagesHostsNeedsAllOfTheirFields(t *testing.T) {
+	assert.Equal(t, []servedkinds.Set{servedkinds.Hosts, servedkinds.DiscoveryOperator}, Options{}.kinds())
+	assert.Equal(t, []servedkinds.Set{servedkinds.ManagedHosts, servedkinds.DiscoveryOperator}, Options{ManageHosts: true}.kinds())
+}
 
 func TestOptions(t *testing.T) {
 	none := func(string) string { return "" }
