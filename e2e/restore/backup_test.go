@@ -132,3 +132,47 @@ func TestAClaimIsRestoredWithTheClusterThatNamesIt(t *testing.T) {
 	assert.Regexp(t, `(?m)patch clusterclaim early .*"namespace":"y"`, string(content))
 	assert.NotContains(t, string(content), "waits")
 }
+
+// An IPAddress that was deleted while its claim has it, by hand or by the garbage collector after a restore, is in use: without it, another claim would get the address. One that cools down is
+// not.
+func TestAnAddressThatIsBeingDeletedAndInUseIsRestored(t *testing.T) {
+	_, err := exec.LookPath("jq")
+	needtest.Part(t, err == nil, "jq is not installed: install the package jq of Debian")
+	dir := t.TempDir()
+	const deleted = `"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0`
+	for name, content := range map[string]string{
+		"18-ipaddresses.ipam.metal3.io.json": `{"items": [
+			{"kind": "IPAddress", "metadata": {"name": "in-use", ` + deleted + `, "ownerReferences": [{"uid": "of-pool"}, {"uid": "of-lives"}]}, "spec": {}},
+			{"kind": "IPAddress", "metadata": {"name": "of-another-namespace", ` + deleted + `, "ownerReferences": [{"uid": "of-pool"}]}, "spec": {"claim": {"uid": "of-tenant"}}},
+			{"kind": "IPAddress", "metadata": {"name": "of-cluster-api", ` + deleted + `, "ownerReferences": [{"uid": "of-contract"}]}, "spec": {}},
+			{"kind": "IPAddress", "metadata": {"name": "cools-down", ` + deleted + `, "ownerReferences": [{"uid": "of-gone"}]}, "spec": {}},
+			{"kind": "IPAddress", "metadata": {"name": "on-its-way", ` + deleted + `, "ownerReferences": [{"uid": "of-ends"}]}, "spec": {}},
+			{"kind": "IPAddress", "metadata": {"name": "without-owners", ` + deleted + `}, "spec": {}}]}`,
+		"20-ipclaims.ipam.metal3.io.json": `{"items": [
+			{"kind": "IPClaim", "metadata": {"name": "lives", "uid": "of-lives"}}, {"kind": "IPClaim", "metadata": {"name": "tenant", "uid": "of-tenant"}},
+			{"kind": "IPClaim", "metadata": {"name": "ends", "uid": "of-ends", ` + deleted + `}}]}`,
+		"21-ipaddressclaims.ipam.cluster.x-k8s.io.json": `{"items": [{"kind": "IPAddressClaim", "metadata": {"name": "contract", "uid": "of-contract"}}]}`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	created, kubectl := filepath.Join(t.TempDir(), "created"), filepath.Join(t.TempDir(), "kubectl")
+	require.NoError(t, os.WriteFile(kubectl, []byte("#!/bin/sh\ncat >>'"+created+"'\n"), 0o700))
+	restore, err := checkout.Path("hack", "restore")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), restore, dir)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	content, err := os.ReadFile(created)
+	require.NoError(t, err)
+	var names []string
+	for line := range strings.Lines(string(content)) {
+		var object struct {
+			Metadata map[string]any `json:"metadata"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &object))
+		assert.Len(t, object.Metadata, 1, "%s: nothing but its name is left", line)
+		names = append(names, object.Metadata["name"].(string))
+	}
+	assert.Equal(t, []string{"in-use", "of-another-namespace", "of-cluster-api", "lives", "tenant", "contract"}, names)
+}
