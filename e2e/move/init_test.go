@@ -101,7 +101,7 @@ func TestClusterctlInstallsTheOperator(t *testing.T) {
 	}}))
 	require.NoError(t, cluster.New(cluster.Kubeconfig{Path: p.kubeconfig}, nil).ProviderInventory().Create(t.Context(), core))
 
-	const version, namespace = "v0.1.7", "addresses"
+	const version, namespace = "v0.2.0", "addresses"
 	ctl, err := clusterctl.New(t.Context(), repository(t, dir, version, core))
 	require.NoError(t, err)
 	installed, err := ctl.Init(t.Context(), clusterctl.InitOptions{

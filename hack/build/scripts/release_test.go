@@ -4,6 +4,7 @@
 package scripts
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -141,6 +142,30 @@ func TestAReleaseHasAVersionAndKnownParts(t *testing.T) {
 	out, err = exec.CommandContext(t.Context(), hack(t, "release"), "v0.2.0", "pool").CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), `there is no part "pool"`)
+}
+
+// clusterctl refuses a version of a provider whose release series its metadata does not have.
+func TestAProviderRepositoryHasTheSeriesOfItsVersion(t *testing.T) {
+	for version, series := range map[string]string{"v0.2.0": "0.2", "v0.2.1-rc.1": "0.2", "v0.1.7": "0.1"} {
+		cmd := exec.CommandContext(t.Context(), hack(t, "clusterctl"), version)
+		cmd.Env = append(cmd.Environ(), "OUT="+t.TempDir())
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "metadata.yaml"))
+		require.NoError(t, err)
+		var metadata struct {
+			ReleaseSeries []struct{ Major, Minor int } `yaml:"releaseSeries"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &metadata))
+		var all []string
+		for _, one := range metadata.ReleaseSeries {
+			all = append(all, fmt.Sprintf("%d.%d", one.Major, one.Minor))
+		}
+		assert.Contains(t, all, series, version)
+	}
+	out, err := exec.CommandContext(t.Context(), hack(t, "clusterctl"), "v9.20.0").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "metadata.yaml has no release series 9.20")
 }
 
 // Without packages of Debian there is no live image, and no release of agent-service: machines could not boot it.
