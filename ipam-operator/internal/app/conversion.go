@@ -46,7 +46,7 @@ func newConversion(o Options) (*conversion, error) {
 	server := webhook.NewServer(webhook.Options{
 		Host: host, Port: port, TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = rotator.GetCertificate }},
 	})
-	return &conversion{server, rotator}, nil
+	return &conversion{&boundedServer{server, reviewTimeout}, rotator}, nil
 }
 
 // webhookServer is the server of the manager; nil where no conversion is served.
