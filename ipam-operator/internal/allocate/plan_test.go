@@ -206,6 +206,20 @@ func TestPlan(t *testing.T) {
 			},
 			want: made("10.0.0.1", WhyRestored),
 		},
+		"the gateway is not taken over, whatever the annotation of the claim says": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Pools[0].Start, p.Pools[0].End = nil, nil
+				s.Claim.Intended = netip.MustParseAddr("10.0.0.1")
+			},
+			want: made("10.0.0.2", WhyChosen),
+		},
+		"an address that was released before it was the gateway is not taken over": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Pools[0].Start, p.Pools[0].End = nil, nil
+				s.Pool.Free, s.Kept = taken("10.0.0.1"), Address{Name: "p-10-0-0-1", UID: "u", IP: netip.MustParseAddr("10.0.0.1")}
+			},
+			want: made("10.0.0.2", WhyChosen),
+		},
 		"the address that a claim had before is not taken from another": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"other": "10.0.0.10"}

@@ -39,14 +39,15 @@ func (s Snapshot) isTaken(addr netip.Addr) bool {
 	return s.Pool.Free.isOccupied(addr, s.Claim.PrefixLength)
 }
 
-// former are the addresses that the claim, or one of its name, had before: they are tried in this order before any other is chosen.
+// former are the addresses that the claim, or one of its name, had before: they are tried in this order before any other is chosen. A gateway, and other addresses that no claim
+// gets, stay with a claim whose status names them, and go to no other: users can write the annotation with the address that a claim was about to take over.
 func (s Snapshot) former() []netip.Addr {
 	var out []netip.Addr
 	if before, ok := addressOfName(s.Pool.Free.Layout.NamePrefix, s.Claim.Bound); ok {
 		out = append(out, before)
 	}
 	for _, addr := range []netip.Addr{s.Claim.Intended, s.Kept.IP} {
-		if addr.IsValid() {
+		if _, isSpecial := s.Pool.Free.Layout.special[addr]; addr.IsValid() && !isSpecial {
 			out = append(out, addr)
 		}
 	}
