@@ -55,10 +55,11 @@ func OwnerOf(obj metav1.Object, kind schema.GroupKind) (metav1.OwnerReference, b
 	return metav1.OwnerReference{}, false
 }
 
-// HostOf is the name of the BareMetalHost that a Metal3Machine runs on.
+// HostOf is the name of the BareMetalHost that a Metal3Machine runs on. It is one of the namespace of the machine, as its provider chooses it: an annotation that names another
+// namespace would have labels, annotations and MAC addresses of that one's hosts rendered into a Secret of this one.
 func HostOf(machine metav1.Object) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(machine.GetAnnotations()[infrav1.HostAnnotation], "/")
-	return types.NamespacedName{Namespace: namespace, Name: name}, ok
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace == machine.GetNamespace()
 }
 
 // subject is the machine that is rendered for, or what is waited for.

@@ -206,6 +206,11 @@ func TestPlan(t *testing.T) {
 		"a machine without a host": {
 			func(s *dataplan.Snapshot) { s.Machine.Metal3Machine.Annotations = nil }, []string{"MachineNotReady: Waiting for BareMetalHost to become available"},
 		},
+		"a machine that names a host of another namespace": {
+			func(s *dataplan.Snapshot) {
+				s.Machine.Metal3Machine.Annotations = map[string]string{infrav1.HostAnnotation: "other/host"}
+			}, []string{"MachineNotReady: Waiting for BareMetalHost to become available"},
+		},
 		"a host that is gone": {func(s *dataplan.Snapshot) { s.Machine.Host = nil }, []string{"MachineNotReady: Waiting for BareMetalHost to become available"}},
 		"a claim of a host": {
 			func(s *dataplan.Snapshot) {
