@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,9 @@ func TestWhatHasAnotherNameNowIsDeleted(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, gone)
+	kept := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "muster-agent-service", Name: "database"}} // of a database beside the service
+	kept.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"cnpg.io/cluster": "database"}}
+	require.NoError(t, c.Create(t.Context(), kept))
 
 	kubectl, err := environment.Kubectl(t.Context())
 	require.NoError(t, err)
@@ -81,6 +85,8 @@ func TestWhatHasAnotherNameNowIsDeleted(t *testing.T) {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 		assert.True(t, apierrors.IsNotFound(err), "%s %s/%s is left", o.GetKind(), o.GetNamespace(), o.GetName())
 	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept), "what users have stays")
+	require.NoError(t, c.Delete(t.Context(), kept))
 	for _, operator := range operators {
 		budgets := &policyv1.PodDisruptionBudgetList{}
 		require.NoError(t, c.List(t.Context(), budgets, client.InNamespace("muster-"+operator)))
