@@ -28,6 +28,7 @@ func TestAClaimIsBornWithItsFinalizer(t *testing.T) {
 	foreign.Spec.Pool.Kind = "InClusterIPPool"
 	require.NoError(t, w.user.Create(t.Context(), foreign))
 	assert.Empty(t, foreign.Finalizers, "a claim that is not served is not kept")
+	assert.Equal(t, []string{ipamv1.IPClaimFinalizer}, w.choosing("choosing", "none").Finalizers)
 	had := w.newClaim("had", "none")
 	had.Finalizers = []string{ipamv1.IPClaimFinalizer, "example.com/other"}
 	require.NoError(t, w.user.Create(t.Context(), had))
