@@ -220,6 +220,12 @@ func (l *Layout) Withheld(addr netip.Addr, claim string) string {
 	return ""
 }
 
+// Gives reports whether a claim of a name can get an address, or the prefix of a length that begins with it, again.
+func (l *Layout) Gives(addr netip.Addr, bits int, claim string) bool {
+	_, ok := l.network(addr, bits)
+	return ok && l.Withheld(addr, claim) == ""
+}
+
 // network is what an address that lies in a range of the pool comes with. Bits is the length of the prefix that it begins; zero for a single address.
 func (l *Layout) network(addr netip.Addr, bits int) (Network, bool) {
 	if i, ok := l.ranges.find(addr); ok && l.entries[i].bits == bits && (bits == 0 || block(addr, bits).Addr() == addr) {

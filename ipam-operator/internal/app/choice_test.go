@@ -60,6 +60,28 @@ func TestAClaimChoosesItsPoolByLabels(t *testing.T) {
 	require.ErrorContains(t, err, "poolSelector cannot be modified; create another claim")
 }
 
+// A pool that comes first by name and has something free is not chosen where another one keeps the address of a former claim of the name.
+func TestAChoosingClaimThatIsMadeAgainGetsItsFormerAddress(t *testing.T) {
+	w := newTestEnv(t)
+	w.operator(nil)
+	first, second := w.labelledPool("first", "a", "10.1.0.1", "10.1.0.1"), w.labelledPool("second", "a", "10.2.0.1", "10.2.0.9")
+	w.merge(second, `{"spec":{"stickyFor":"1h"}}`)
+	w.choosing("a", "a")
+	require.Equal(t, "first", w.address("a").Spec.Pool.Name)
+	claim := w.choosing("b", "a")
+	before := w.address("b").Spec
+	require.Equal(t, "second", before.Pool.Name)
+	w.merge(first, `{"spec":{"pools":[{"start":"10.1.0.1","end":"10.1.0.9"}]}}`)
+	w.choosing("c", "a")
+	require.Equal(t, "first", w.address("c").Spec.Pool.Name)
+
+	w.delete(claim)
+	w.gone(claim)
+	w.choosing("b", "a")
+	assert.Equal(t, before.Address, w.address("b").Spec.Address)
+	w.settled()
+}
+
 // TestTwoReplicasFallOver lets two replicas without leader election serve more claims than two pools have addresses for: each claim has one address, and every address
 // is used.
 func TestTwoReplicasFallOver(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // choose reads how a claim chooses its pool.
@@ -28,8 +29,8 @@ func choose(s *Subject, claim *ipamv1.IPClaim) {
 	s.Choice = selector
 }
 
-// choosePool decides from which pool a claim is served that chooses one by labels: the one that it has an address of, the one that has an address for it, or
-// the first by name that has something free; where none has, the first.
+// choosePool decides from which pool a claim is served that chooses one by labels: the one that it has an address of, the one that has an address for it, the one that keeps
+// the address of a former claim of its name, or the first by name that has something free; where none has, the first.
 func (o *observer) choosePool(ctx context.Context, subject *Subject) error {
 	if subject.Choice == nil {
 		return nil
@@ -44,9 +45,13 @@ func (o *observer) choosePool(ctx context.Context, subject *Subject) error {
 		return fmt.Errorf("listing the pools of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
 	slices.SortFunc(pools.Items, func(a, b ipamv1.IPPool) int { return cmp.Compare(a.Name, b.Name) })
+	keeping, err := o.keeping(ctx, subject, pools.Items)
+	if err != nil {
+		return err
+	}
 	best := -1
 	for i := range pools.Items {
-		if rank := o.rank(subject, &pools.Items[i]); rank > best {
+		if rank := o.rank(subject, &pools.Items[i], keeping); rank > best {
 			best, subject.Pool.Name = rank, pools.Items[i].Name
 		}
 	}
@@ -56,8 +61,39 @@ func (o *observer) choosePool(ctx context.Context, subject *Subject) error {
 	return nil
 }
 
+// keeping are the names of the pools that keep the address of a former claim of this kind and name, and can give it to the claim.
+func (o *observer) keeping(ctx context.Context, subject *Subject, pools []ipamv1.IPPool) (map[string]bool, error) {
+	if subject.Claim.Deleting || !slices.ContainsFunc(pools, func(pool ipamv1.IPPool) bool { return allocate.KeptFor(&pool.Spec) > 0 }) {
+		return nil, nil
+	}
+	made := o.Index.MadeForName(subject.name()) // before the cache: the watch may show one meanwhile
+	list := &ipamv1.IPAddressList{}
+	err := o.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
+		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
+	}
+	out, before := map[string]bool{}, subject.PoolUID
+	defer func() { subject.PoolUID = before }()
+	for i := range pools {
+		pool := &pools[i]
+		subject.PoolUID = pool.UID
+		kept := made
+		for j := range list.Items {
+			if o.isKept(&list.Items[j], subject, pool) {
+				kept = append(kept, recordOf(&list.Items[j]))
+			}
+		}
+		layout := o.Layouts.Of(pool)
+		out[pool.Name] = allocate.KeptFor(&pool.Spec) > 0 && slices.ContainsFunc(kept, func(r space.Record) bool {
+			return r.Pool.Name == pool.Name && layout.Gives(r.IP, r.PrefixLength, subject.Claim.Name)
+		})
+	}
+	return out, nil
+}
+
 // rank is how well a pool serves a claim that any pool would do for.
-func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool) int {
+func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool, keeping map[string]bool) int {
 	name := client.ObjectKeyFromObject(pool)
 	free, layout := o.Index.Free(name, subject.Claim.PrefixLength)
 	if layout == nil || !pool.DeletionTimestamp.IsZero() {
@@ -74,10 +110,15 @@ func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool) int {
 		}
 		return 0
 	}
-	if int64(o.Line.Ahead(queue, subject.waiter())) < free {
+	isFree := int64(o.Line.Ahead(queue, subject.waiter())) < free
+	switch {
+	case keeping[pool.Name], isFree && layout.Gives(subject.Claim.Intended, subject.Claim.PrefixLength, subject.Claim.Name):
+		return 2
+	case isFree:
 		return 1
+	default:
+		return 0
 	}
-	return 0
 }
 
 // poolOfOwned is the pool of an address that a claim has already; empty where it has none.
