@@ -17,7 +17,7 @@ const (
 	reviewTimeout = 10 * time.Second
 )
 
-// boundedServer is a webhook server whose requests cost little memory, whoever sends them: its port is open to all that reach the pod, and the conversion of controller-runtime
+// boundedServer is a webhook server whose requests cost little memory, from any client: its port is open to all that reach the pod, and the conversion of controller-runtime
 // reads requests of any size. Requests are served one at a time, each for a limited time.
 type boundedServer struct {
 	webhook.Server

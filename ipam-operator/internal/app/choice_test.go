@@ -82,6 +82,26 @@ func TestAChoosingClaimThatIsMadeAgainGetsItsFormerAddress(t *testing.T) {
 	w.settled()
 }
 
+// A claim that chooses its pool inherits nothing of a former one of its name whose address cools down.
+func TestAChoosingClaimThatIsMadeAgainIsAnotherClaim(t *testing.T) {
+	w := newTestEnv(t)
+	w.operator(nil)
+	first, second := w.labelledPool("first", "a", "10.1.0.1", "10.1.0.1"), w.labelledPool("second", "a", "10.2.0.1", "10.2.0.9")
+	w.merge(second, `{"spec":{"addressReuseGracePeriodSeconds":3600}}`)
+	w.choosing("a", "a")
+	require.Equal(t, "first", w.address("a").Spec.Pool.Name)
+	claim := w.choosing("b", "a")
+	require.Equal(t, "second", w.address("b").Spec.Pool.Name)
+	w.merge(first, `{"spec":{"pools":[{"start":"10.1.0.1","end":"10.1.0.9"}]}}`)
+	w.choosing("c", "a")
+	require.Equal(t, "first", w.address("c").Spec.Pool.Name)
+	w.delete(claim)
+	w.gone(claim)
+	w.choosing("b", "a")
+	assert.Equal(t, "first", w.address("b").Spec.Pool.Name)
+	w.settled()
+}
+
 // TestTwoReplicasFallOver lets two replicas without leader election serve more claims than two pools have addresses for: each claim has one address, and every address
 // is used.
 func TestTwoReplicasFallOver(t *testing.T) {

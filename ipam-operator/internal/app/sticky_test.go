@@ -66,6 +66,36 @@ func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
 	w.settled()
 }
 
+// A claim of either kind, on another pool than a former one of its name, gets nothing that the pool of that one keeps: the pools may be of other networks.
+func TestAClaimMadeAgainOnAnotherPoolGetsAnAddressOfThat(t *testing.T) {
+	w := newTestEnv(t)
+	w.installContract()
+	w.operator(nil)
+	cools := func(first, last string) func(*ipamv1.IPPoolSpec) {
+		return func(s *ipamv1.IPPoolSpec) {
+			s.Pools, s.AddressReuseGracePeriodSeconds = []ipamv1.Pool{span(first, last)}, 3600
+		}
+	}
+	w.pool("one", cools("10.1.0.1", "10.1.0.9"))
+	w.pool("two", cools("10.2.0.1", "10.2.0.9"))
+	claim := w.claim("c", "one")
+	former := w.address("c")
+	contract := w.addressClaim("c", "one", nil)
+	require.Contains(t, ipOf(w.contractAddress("c")), "10.1.0.")
+	for _, obj := range []client.Object{claim, contract} {
+		w.delete(obj)
+		w.gone(obj)
+	}
+	w.claim("c", "two")
+	assert.Equal(t, "two", w.address("c").Spec.Pool.Name)
+	w.addressClaim("c", "two", nil)
+	assert.Contains(t, ipOf(w.contractAddress("c")), "10.2.0.")
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(former), former))
+	assert.Equal(t, claim.UID, former.OwnerReferences[1].UID, "it cools down")
+	w.untilUsed("one", 2)
+	w.settled()
+}
+
 // sticky has a pool with many addresses give a claim that is made again within an hour its former one, which chance would not.
 func sticky(s *ipamv1.IPPoolSpec) {
 	s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}

@@ -73,11 +73,11 @@ func (o *observer) keeping(ctx context.Context, subject *Subject, pools []ipamv1
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
-	out, before := map[string]bool{}, subject.PoolUID
-	defer func() { subject.PoolUID = before }()
+	out := map[string]bool{}
+	defer func() { subject.Pool.Name, subject.PoolUID = "", "" }()
 	for i := range pools {
 		pool := &pools[i]
-		subject.PoolUID = pool.UID
+		subject.Pool.Name, subject.PoolUID = pool.Name, pool.UID
 		kept := made
 		for j := range list.Items {
 			if o.isKept(&list.Items[j], subject, pool) {
@@ -129,13 +129,14 @@ func (o *observer) poolOfOwned(ctx context.Context, subject *Subject) (string, e
 		return "", fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
 	pool := ""
+	defer func() { subject.Pool.Name, subject.PoolUID = "", "" }()
 	for i := range list.Items {
 		of := &ipamv1.IPPool{}
 		key := types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Spec.Pool.Name}
 		if err := o.Client.Get(ctx, key, of); client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("reading IPPool %s: %w", key, err)
 		}
-		subject.PoolUID = of.UID
+		subject.Pool.Name, subject.PoolUID = key.Name, of.UID
 		if isOwner(&list.Items[i], subject) && (pool == "" || list.Items[i].Name == subject.Claim.Bound) {
 			pool = list.Items[i].Spec.Pool.Name
 		}

@@ -55,9 +55,9 @@ func isRestored(address *ipamv1.IPAddress, claim, pool types.UID, bound string) 
 	return address.DeletionTimestamp.IsZero() || bound == "" || bound == address.Name
 }
 
-// isRestored reports whether an address of the claim's name was restored with its owner references.
+// isRestored reports whether an address of the claim's name was restored with its owner references. One of another pool is that of a former claim of the name.
 func (s *Subject) isRestored(address *ipamv1.IPAddress) bool {
-	return isRestored(address, s.UID(), s.PoolUID, s.Claim.Bound)
+	return address.Spec.Pool.Name == s.Pool.Name && isRestored(address, s.UID(), s.PoolUID, s.Claim.Bound)
 }
 
 // addressOf is an address as the plan sees it. One that was restored, with its owner references or without, is what the claim had before.
