@@ -36,14 +36,16 @@ const (
 	idleTime = 10 * time.Minute
 )
 
-// endpoints limits how many hosts ask each Ironic. An Ironic that has not answered yet, or did not answer last time, is asked by one host at a time,
-// with one short request; all others wait without a worker.
+// endpoints limits how many hosts ask each Ironic, with whatever credentials. An Ironic that has not answered yet, or did not answer last time, is asked by one host
+// at a time with each set of credentials, with one short request; all others wait without a worker.
 type endpoints struct {
 	// wake carries the hosts whose turn it is.
 	wake chan event.TypedGenericEvent[*metal3v1.BareMetalHost]
 
 	mu   sync.Mutex
 	list map[string]*endpoint
+	// running is how many hosts are worked on, by Ironic.
+	running map[string]int
 	// parked says for which Ironic a host waits. A host waits for one: users can change which one it names.
 	parked map[types.NamespacedName]*endpoint
 	// swept is when Ironics that no host asks were last removed.
@@ -52,6 +54,8 @@ type endpoints struct {
 
 // endpoint is one Ironic, asked with one set of credentials.
 type endpoint struct {
+	// ironic is the same for all sets of credentials of one Ironic.
+	ironic string
 	// answers says that Ironic answered last time.
 	answers, probing bool
 	running          int
@@ -66,26 +70,27 @@ type endpoint struct {
 }
 
 func newEndpoints() *endpoints {
-	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}, parked: map[types.NamespacedName]*endpoint{}}
+	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}, running: map[string]int{}, parked: map[types.NamespacedName]*endpoint{}}
 }
 
 // enter admits a host to an Ironic. Each admission ends with leave. It returns ErrLater when others are before the host, and why Ironic does not serve
 // when that is known. With probe, the host asks first whether Ironic answers.
-func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) (e *endpoint, probe bool, err error) {
+func (s *endpoints) enter(a inventory.Address, host types.NamespacedName, now time.Time) (e *endpoint, probe bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
+	key := a.View + " " + a.Session
 	if e = s.list[key]; e == nil {
-		e = &endpoint{parked: map[types.NamespacedName]bool{}}
+		e = &endpoint{ironic: a.Ironic, parked: map[types.NamespacedName]bool{}}
 		s.list[key] = e
 	}
 	e.used = now
 	s.unpark(host)
-	switch {
-	case e.answers && e.running < atOnce:
+	switch room := s.running[e.ironic] < atOnce; {
+	case e.answers && room:
 	case e.answers:
 		err = hoststate.ErrLater
-	case !e.probing && !now.Before(e.again):
+	case !e.probing && !now.Before(e.again) && room:
 		e.probing, probe = true, true
 	case e.err != nil:
 		err = e.err
@@ -97,6 +102,7 @@ func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) 
 		return nil, false, err
 	}
 	e.running++
+	s.running[e.ironic]++
 	return e, probe, nil
 }
 
@@ -106,26 +112,34 @@ func (s *endpoints) leave(e *endpoint, probe bool, err error, now time.Time) {
 	defer s.mu.Unlock()
 	e.used = now
 	e.running--
+	if s.running[e.ironic]--; s.running[e.ironic] == 0 {
+		delete(s.running, e.ironic)
+	}
 	if probe {
 		e.probing = false
 	}
-	woken := 1
 	switch {
 	case away(err, probe):
 		e.answers, e.err = false, err
 		e.again = now.Add(min(time.Second<<min(e.failures, 10), maxAway))
 		e.failures++
 		if e.failures == 1 { // those that wait for their turn can say why
-			woken = len(e.parked)
+			s.call(e, len(e.parked))
 		}
 	case !e.answers:
-		woken = len(e.parked)
-		fallthrough
-	default:
 		e.answers, e.err, e.failures = true, nil, 0
+		s.call(e, len(e.parked))
 	}
-	if e.err == nil || e.failures == 1 {
-		s.call(e, woken)
+	s.callNext(e.ironic)
+}
+
+// callNext wakes a host that waits for its turn at an Ironic: of one set of credentials or another, so that one with many hosts leaves turns to the others. The lock is held.
+func (s *endpoints) callNext(ironic string) {
+	for _, e := range s.list { // in no order
+		if e.ironic == ironic && len(e.parked) > 0 && (e.answers || e.err == nil && !e.probing) {
+			s.call(e, 1)
+			return
+		}
 	}
 }
 
@@ -210,7 +224,7 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 		}
 	}
 	address := r.Provisioners.Address(host.Namespace, ref)
-	e, probe, err := r.endpoints.enter(address.View+" "+address.Session, client.ObjectKeyFromObject(host), r.Now())
+	e, probe, err := r.endpoints.enter(address, client.ObjectKeyFromObject(host), r.Now())
 	if err != nil {
 		return nil, wrap(err, "connecting to Ironic")
 	}
