@@ -37,17 +37,21 @@ const (
 )
 
 // endpoints limits how many hosts ask each Ironic, with whatever credentials. An Ironic that has not answered yet, or did not answer last time, is asked by one host
-// at a time with each set of credentials, with one short request; all others wait without a worker.
+// at a time with each set of credentials, with one short request; all others wait without a worker. Users choose which Ironics their hosts name, and how many: the hosts of a
+// namespace never have more workers than are left to other namespaces.
 type endpoints struct {
 	// wake carries the hosts whose turn it is.
 	wake chan event.TypedGenericEvent[*metal3v1.BareMetalHost]
 
 	mu   sync.Mutex
 	list map[string]*endpoint
-	// running is how many hosts are worked on, by Ironic.
-	running map[string]int
+	// running is how many hosts are worked on, ironics and namespaces how many of each.
+	running             int
+	ironics, namespaces map[string]int
 	// parked says for which Ironic a host waits. A host waits for one: users can change which one it names.
 	parked map[types.NamespacedName]*endpoint
+	// crowded are those of them that wait for others of their namespace.
+	crowded map[types.NamespacedName]bool
 	// swept is when Ironics that no host asks were last removed.
 	swept time.Time
 }
@@ -70,28 +74,41 @@ type endpoint struct {
 }
 
 func newEndpoints() *endpoints {
-	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}, running: map[string]int{}, parked: map[types.NamespacedName]*endpoint{}}
+	return &endpoints{
+		wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}, ironics: map[string]int{}, namespaces: map[string]int{},
+		parked: map[types.NamespacedName]*endpoint{}, crowded: map[types.NamespacedName]bool{},
+	}
+}
+
+// admission is a host's turn at an Ironic. With probe, the host asks first whether Ironic answers.
+type admission struct {
+	*endpoint
+	namespace string
+	probe     bool
 }
 
 // enter admits a host to an Ironic. Each admission ends with leave. It returns ErrLater when others are before the host, and why Ironic does not serve
-// when that is known. With probe, the host asks first whether Ironic answers.
-func (s *endpoints) enter(a inventory.Address, host types.NamespacedName, now time.Time) (e *endpoint, probe bool, err error) {
+// when that is known.
+func (s *endpoints) enter(a inventory.Address, host types.NamespacedName, now time.Time) (t *admission, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
 	key := a.View + " " + a.Session
-	if e = s.list[key]; e == nil {
+	e := s.list[key]
+	if e == nil {
 		e = &endpoint{ironic: a.Ironic, parked: map[types.NamespacedName]bool{}}
 		s.list[key] = e
 	}
 	e.used = now
 	s.unpark(host)
-	switch room := s.running[e.ironic] < atOnce; {
-	case e.answers && room:
+	room, fair := s.ironics[e.ironic] < atOnce, s.fair(host.Namespace)
+	t = &admission{endpoint: e, namespace: host.Namespace}
+	switch {
+	case e.answers && room && fair:
 	case e.answers:
 		err = hoststate.ErrLater
-	case !e.probing && !now.Before(e.again) && room:
-		e.probing, probe = true, true
+	case !e.probing && !now.Before(e.again) && room && fair:
+		e.probing, t.probe = true, true
 	case e.err != nil:
 		err = e.err
 	default:
@@ -99,27 +116,44 @@ func (s *endpoints) enter(a inventory.Address, host types.NamespacedName, now ti
 	}
 	if err != nil {
 		e.parked[host], s.parked[host] = true, e
-		return nil, false, err
+		if room && !fair {
+			s.crowded[host] = true
+		}
+		return nil, err
 	}
-	e.running++
-	s.running[e.ironic]++
-	return e, probe, nil
+	s.count(t, 1)
+	return t, nil
 }
 
+// count counts an admission that begins or ends. The lock is held.
+func (s *endpoints) count(t *admission, by int) {
+	t.endpoint.running += by
+	s.running += by
+	for _, n := range []struct {
+		of  map[string]int
+		key string
+	}{{s.ironics, t.ironic}, {s.namespaces, t.namespace}} {
+		if n.of[n.key] += by; n.of[n.key] == 0 {
+			delete(n.of, n.key)
+		}
+	}
+}
+
+// fair reports whether more hosts of a namespace may be worked on. The lock is held.
+func (s *endpoints) fair(namespace string) bool { return s.namespaces[namespace] < workers-s.running }
+
 // leave ends an admission and says how Ironic answered. It wakes hosts whose turn it is.
-func (s *endpoints) leave(e *endpoint, probe bool, err error, now time.Time) {
+func (s *endpoints) leave(t *admission, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e := t.endpoint
 	e.used = now
-	e.running--
-	if s.running[e.ironic]--; s.running[e.ironic] == 0 {
-		delete(s.running, e.ironic)
-	}
-	if probe {
+	s.count(t, -1)
+	if t.probe {
 		e.probing = false
 	}
 	switch {
-	case away(err, probe):
+	case away(err, t.probe):
 		e.answers, e.err = false, err
 		e.again = now.Add(min(time.Second<<min(e.failures, 10), maxAway))
 		e.failures++
@@ -131,6 +165,12 @@ func (s *endpoints) leave(e *endpoint, probe bool, err error, now time.Time) {
 		s.call(e, len(e.parked))
 	}
 	s.callNext(e.ironic)
+	for host := range s.crowded { // in no order
+		if s.fair(host.Namespace) {
+			s.callHost(host)
+			return
+		}
+	}
 }
 
 // callNext wakes a host that waits for its turn at an Ironic: of one set of credentials or another, so that one with many hosts leaves turns to the others. The lock is held.
@@ -155,6 +195,7 @@ func (s *endpoints) unpark(host types.NamespacedName) {
 	if e := s.parked[host]; e != nil {
 		delete(e.parked, host)
 		delete(s.parked, host)
+		delete(s.crowded, host)
 	}
 }
 
@@ -179,17 +220,22 @@ func (s *endpoints) sweep(now time.Time) {
 // call wakes so many of the hosts that wait. Those for whom there is no room are woken when others leave. The lock is held.
 func (s *endpoints) call(e *endpoint, woken int) {
 	for h := range e.parked {
-		if woken--; woken < 0 {
+		if woken--; woken < 0 || !s.callHost(h) {
 			return
 		}
-		host := &metal3v1.BareMetalHost{}
-		host.Namespace, host.Name = h.Namespace, h.Name
-		select {
-		case s.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHost]{Object: host}:
-			s.unpark(h)
-		default:
-			return
-		}
+	}
+}
+
+// callHost wakes a host that waits. It returns false where too many are woken already. The lock is held.
+func (s *endpoints) callHost(h types.NamespacedName) bool {
+	host := &metal3v1.BareMetalHost{}
+	host.Namespace, host.Name = h.Namespace, h.Name
+	select {
+	case s.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHost]{Object: host}:
+		s.unpark(h)
+		return true
+	default:
+		return false
 	}
 }
 
@@ -224,13 +270,13 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 		}
 	}
 	address := r.Provisioners.Address(host.Namespace, ref)
-	e, probe, err := r.endpoints.enter(address, client.ObjectKeyFromObject(host), r.Now())
+	turn, err := r.endpoints.enter(address, client.ObjectKeyFromObject(host), r.Now())
 	if err != nil {
 		return nil, wrap(err, "connecting to Ironic")
 	}
 	var once sync.Once
-	v := &visit{leave: func(err error) { once.Do(func() { r.endpoints.leave(e, probe, err, r.Now()) }) }}
-	if v.Manager, err = r.Provisioners.Provisioner(ctx, host.Namespace, ref); err == nil && probe {
+	v := &visit{leave: func(err error) { once.Do(func() { r.endpoints.leave(turn, err, r.Now()) }) }}
+	if v.Manager, err = r.Provisioners.Provisioner(ctx, host.Namespace, ref); err == nil && turn.probe {
 		within, cancel := context.WithTimeout(ctx, probeTimeout)
 		err = v.Enter(within)
 		cancel()
