@@ -12,39 +12,58 @@ import (
 )
 
 const (
-	// returnCheck is how often an Ironic that is away is asked whether it is back, answerTime bounds the request. Together they are less than the 15 s within
-	// which hosts go on after its return.
+	// returnCheck is how often an Ironic that is away is asked whether it is back: often enough for hosts to go on within 15 s of its return. answerTime bounds the request,
+	// as any other, so that an Ironic that is slow counts as one that is back.
 	returnCheck = 8 * time.Second
-	answerTime  = 5 * time.Second
+	answerTime  = 30 * time.Second
 )
 
 // rest waits until the next reading is due: some time later, or when the poller is kicked. An Ironic that is away is asked in one short request from time to
-// time, and read as soon as it answers. One that answers and failed the reading all the same is overloaded: it is left alone for the whole time.
+// time, and read as soon as it answers one. One that answers at the end of the reading, which it failed all the same, is overloaded: it is left alone for the whole time.
 func (p *Poller) rest(ctx context.Context, due time.Duration) {
-	if !p.away() || p.answers(ctx) {
-		timer := time.NewTimer(due)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-p.kick:
-		}
-		return
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.NewTimer(due)
+	defer timer.Stop()
+	read := timer.C
 	check := time.NewTicker(returnCheck)
 	defer check.Stop()
+	asked, answered := make(chan struct{}), make(chan struct{})
+	if p.away() {
+		read = nil
+		p.ask(ctx, asked)
+	} else {
+		check.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.kick:
 			return
+		case <-read:
+			return
+		case <-answered:
+			return
+		case <-asked:
+			check.Stop()
+			read, answered = timer.C, nil
 		case <-check.C:
-			if p.answers(ctx) {
-				return
-			}
+			p.ask(ctx, answered)
 		}
 	}
+}
+
+// ask asks whether Ironic answers, and tells when it does. A later request does not wait for that.
+func (p *Poller) ask(ctx context.Context, tell chan<- struct{}) {
+	go func() {
+		if p.answers(ctx) {
+			select {
+			case tell <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+	}()
 }
 
 // away reports whether Ironic did not answer the last reading at all.

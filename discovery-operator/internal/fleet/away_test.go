@@ -81,6 +81,48 @@ func TestAnIronicThatReturnsIsReadWithin15Seconds(t *testing.T) {
 	}
 }
 
+// late is an Ironic that needs most of the time of a request for each answer, and until some time more than that.
+type late struct {
+	*demo.Rack
+	to time.Time
+}
+
+func (l late) answer(ctx context.Context) error {
+	takes := requestTime - 2*time.Second
+	if time.Now().Before(l.to) {
+		takes = requestTime
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(takes):
+		if takes < requestTime {
+			return nil
+		}
+	}
+	return inventory.Failf(inventory.ProblemTimedOut, "no answer in time")
+}
+
+func (l late) Nodes(ctx context.Context, after string) ([]inventory.Node, error) {
+	if err := l.answer(ctx); err != nil {
+		return nil, err
+	}
+	return l.Rack.Nodes(ctx, after)
+}
+
+func (l late) Enter(ctx context.Context) error { return l.answer(ctx) }
+
+func TestASlowIronicIsReadAgainAfterItWasAway(t *testing.T) {
+	for _, away := range []time.Duration{time.Second, 5 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			v := running(t, late{demo.New(), time.Now().Add(away)})
+			<-time.After(max(away, requestTime) + time.Second)
+			require.Error(t, v.Health().Err, away)
+			<-time.After(4 * time.Minute)
+			require.NoError(t, v.Health().Err, away)
+		})
+	}
+}
+
 // overloaded is an Ironic that answers small questions and no large ones.
 type overloaded struct{ *counted }
 
