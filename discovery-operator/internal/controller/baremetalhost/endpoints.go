@@ -28,8 +28,9 @@ const (
 	workers = 64
 	// atOnce is how many hosts of one Ironic are worked on at the same time, so that an Ironic that does not answer leaves workers to others.
 	atOnce = 8
-	// probeTimeout bounds the request that asks whether an Ironic answers.
-	probeTimeout = 5 * time.Second
+	// probeTimeout is how long a host waits for the answer to the request that asks whether an Ironic answers, and lateAnswer is how long the answer is waited for
+	// without the host: as long as for that to any request.
+	probeTimeout, lateAnswer = 5 * time.Second, 30 * time.Second
 	// maxAway is how long an Ironic that did not answer is not asked again.
 	maxAway = 5 * time.Second
 	// idleTime is how long an Ironic is remembered that no host asks. Hosts that wait ask again sooner by themselves.
@@ -160,9 +161,8 @@ func (s *endpoints) leave(t *admission, err error, now time.Time) {
 		if e.failures == 1 { // those that wait for their turn can say why
 			s.call(e, len(e.parked))
 		}
-	case !e.answers:
-		e.answers, e.err, e.failures = true, nil, 0
-		s.call(e, len(e.parked))
+	default:
+		s.back(e)
 	}
 	s.callNext(e.ironic)
 	for host := range s.crowded { // in no order
@@ -171,6 +171,21 @@ func (s *endpoints) leave(t *admission, err error, now time.Time) {
 			return
 		}
 	}
+}
+
+// back notes that Ironic answers, and wakes those that wait for that. The lock is held.
+func (s *endpoints) back(e *endpoint) {
+	if !e.answers {
+		e.answers, e.err, e.failures = true, nil, 0
+		s.call(e, len(e.parked))
+	}
+}
+
+// answered notes that Ironic has answered a request that no host waits for.
+func (s *endpoints) answered(e *endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.back(e)
 }
 
 // callNext wakes a host that waits for its turn at an Ironic: of one set of credentials or another, so that one with many hosts leaves turns to the others. The lock is held.
@@ -277,10 +292,7 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 	var once sync.Once
 	v := &visit{leave: func(err error) { once.Do(func() { r.endpoints.leave(turn, err, r.Now()) }) }}
 	if v.Manager, err = r.Provisioners.Provisioner(ctx, host.Namespace, ref); err == nil && turn.probe {
-		within, cancel := context.WithTimeout(ctx, probeTimeout)
-		err = v.Enter(within)
-		cancel()
-		if err == nil { // others need not wait until this visit ends
+		if err = r.ask(ctx, v, turn.endpoint, address.Endpoint); err == nil { // others need not wait until this visit ends
 			v.leave(nil)
 			return r.visit(ctx, host)
 		}
@@ -290,6 +302,30 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 		return nil, wrap(err, "connecting to Ironic")
 	}
 	return v, nil
+}
+
+// ask asks an Ironic whether it answers. It does not wait long, so that hosts soon say what they wait for. The hosts of an Ironic that takes longer go on when it has
+// answered.
+func (r *Reconciler) ask(ctx context.Context, ironic Provisioner, e *endpoint, name string) error {
+	answer := make(chan error, 1)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateAnswer)
+	go func() {
+		defer cancel()
+		err := ironic.Enter(within)
+		if answer <- err; err == nil {
+			r.endpoints.answered(e)
+		}
+	}()
+	timer := time.NewTimer(probeTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("asking %s: %w", name, ctx.Err())
+	case <-timer.C:
+		return inventory.Failf(inventory.ProblemTimedOut, "asking %s: no answer in %s", name, probeTimeout)
+	}
 }
 
 // ironicAway says on a host that its Ironic does not serve, and when it is asked again. Other errors are returned.

@@ -116,7 +116,11 @@ func returns(t *testing.T, ironic *returning) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	defer func() { cancel(); running.Wait() }()
+	defer func() {
+		cancel()
+		running.Wait()
+		<-time.After(lateAnswer) // for requests that no host waits for
+	}()
 	running.Go(func() { q.wake(ctx, r) })
 	for _, key := range keys {
 		running.Go(func() { q.work(ctx, t, r, key) })
@@ -158,7 +162,9 @@ func (q *lines) work(ctx context.Context, t *testing.T, r *Reconciler, key types
 	}
 	for ctx.Err() == nil {
 		before := version(ctx)
-		result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		pass, end := context.WithTimeout(ctx, passTimeout)
+		result, err := r.Reconcile(pass, ctrl.Request{NamespacedName: key})
+		end()
 		var due <-chan time.Time
 		switch {
 		case ctx.Err() != nil:

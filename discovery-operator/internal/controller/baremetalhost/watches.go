@@ -26,8 +26,9 @@ import (
 	"github.com/muster-io/muster/apis/tracing"
 )
 
-// passTimeout bounds one pass, which waits for the cache to show the writes of the one before.
-const passTimeout = 2 * time.Minute
+// passTimeout bounds one pass, which waits for the cache to show the writes of the one before. A registration has about 15 requests to Ironic, each of which may take half a minute;
+// what a pass has found and made is written at its end.
+const passTimeout = 10 * time.Minute
 
 // Index makes the cache find reservations by the host that they name.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
