@@ -566,6 +566,38 @@ func TestTheDriverOfANodeInUseChangesInMaintenance(t *testing.T) {
 	}
 }
 
+func TestANodeGetsItsNameUnlessAnotherNodeHasIt(t *testing.T) {
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		before, other string
+		want          error
+	}{
+		"Ironic works on the node":          {want: inventory.ErrBusy},
+		"another node has the name":         {other: "v", want: inventory.ErrRefused},
+		"it was given it a moment ago":      {other: "u", want: inventory.ErrBusy},
+		"it has the name, and is worked on": {before: "ns~h", other: "v", want: inventory.ErrBusy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "1.96")
+			s.mux.HandleFunc("PATCH /v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusConflict)
+				_, _ = w.Write([]byte(`{"error_message":"{\"faultstring\":\"A node with name ns~h already exists.\"}"}`))
+			})
+			if c.other != "" {
+				s.mux.HandleFunc("GET /v1/nodes/ns~h", func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = fmt.Fprintf(w, `{"uuid":%q,"name":"ns~h"}`, c.other)
+				})
+			}
+			err := s.client(t).Write(t.Context(), hoststate.Node{UUID: "u", Name: c.before, Driver: "redfish", State: "enroll"}, "ns~h", a)
+			require.ErrorIs(t, err, c.want)
+			if c.want == inventory.ErrRefused {
+				require.ErrorContains(t, err, "node v")
+			}
+		})
+	}
+}
+
 func TestIronicIsToldToSwitchNoMachineOff(t *testing.T) {
 	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")
 	require.NoError(t, err)

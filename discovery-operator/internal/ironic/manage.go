@@ -263,7 +263,7 @@ func (c *Client) describe(ctx context.Context, n hoststate.Node, m hoststate.Mac
 
 // Write gives a node the name of its host, and driver and credentials of its management controller. Settings that are not of its address are kept; the
 // interfaces are reset to the defaults of the driver when that changes, which is done to the node alone: its machine runs on. A boot interface that the address asks for is set where Ironic changes interfaces. It fails with
-// ErrBusy while Ironic works on the node, and with ErrRefused when the driver, or the boot interface, is not enabled.
+// ErrBusy while Ironic works on the node, and with ErrRefused when the driver, or the boot interface, is not enabled, or another node has the name.
 func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
 	patch, query, maintained := []change{}, "", false
 	if n.Driver != a.Driver {
@@ -301,11 +301,29 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if a.PowerBy != "" {
 		patch = append(patch, change{"add", "/power_interface", a.PowerBy})
 	}
-	write := func() error { return c.without(a, c.patch(ctx, updateNode, n.UUID, query, patch)) }
+	write := func() error {
+		return c.unnamed(ctx, n, name, c.without(a, c.patch(ctx, updateNode, n.UUID, query, patch)))
+	}
 	if maintained {
 		return c.maintained(ctx, n.UUID, write)
 	}
 	return write()
+}
+
+// unnamed is why a node does not get its name: Ironic gives one answer for a name that is taken and for a node that is locked.
+func (c *Client) unnamed(ctx context.Context, n hoststate.Node, name string, refused error) error {
+	if n.Name == name || !errors.Is(refused, inventory.ErrBusy) {
+		return refused
+	}
+	other, err := c.Node(ctx, name)
+	switch {
+	case errors.Is(err, inventory.ErrNotFound), err == nil && other.UUID == n.UUID:
+		return refused
+	case err != nil:
+		return err
+	default:
+		return inventory.Failf(inventory.ProblemRefused, "the name %s belongs to node %s already: remove the name of that node, or the node, in Ironic", name, other.UUID)
+	}
 }
 
 // maintained changes a node in maintenance, in which Ironic changes the boot interface of a node that is in use, or failed, too. A process that dies in between leaves a
