@@ -633,6 +633,11 @@ func TestIronicIsToldToSwitchNoMachineOff(t *testing.T) {
 			require.ErrorIs(t, written, inventory.ErrRefused)
 			require.ErrorContains(t, written, "spec.disablePowerOff")
 			assert.Empty(t, bodies)
+			n.Name = "ns~h"
+			require.NoError(t, client.Write(ctx, n, "ns~h", a), "a host that is registered gets its new password")
+			require.Len(t, bodies, 1)
+			assert.Contains(t, bodies[0], "redfish_password")
+			assert.NotContains(t, bodies[0], "disable_power_off")
 			continue
 		}
 		require.NoError(t, enrolled)

@@ -279,7 +279,7 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 		}
 		patch, maintained = append(patch, booting...), len(booting) > 0 && !n.Maintenance && !n.InterfacesChange()
 	}
-	if a.KeepOn {
+	if a.KeepOn && n.Name != name { // one that has the name is registered, and its credentials may change all the same
 		if err := c.keepsOn(ctx); err != nil {
 			return err
 		}
