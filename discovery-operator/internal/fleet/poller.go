@@ -146,7 +146,7 @@ func (p *Poller) Poll(ctx context.Context) time.Duration {
 		kind = "full"
 	}
 	err := p.enter(ctx, full)
-	if errors.Is(err, inventory.ErrNotFound) && !full { // the marker is gone
+	if errors.Is(err, inventory.ErrNotFound) { // the marker is gone: the one of the last reading, or that of a page
 		kind, full = "full", true
 		err = p.enter(ctx, true)
 	}

@@ -141,6 +141,33 @@ func TestAMarkerThatIsGoneMakesEverythingRead(t *testing.T) {
 	require.NoError(t, p.Health().Err)
 }
 
+// shrinking is an Ironic from which the last node of a page goes before the next page is read.
+type shrinking struct {
+	*counted
+	gone int
+}
+
+func (s *shrinking) Nodes(ctx context.Context, after string) ([]inventory.Node, error) {
+	if s.gone--; s.gone >= 0 {
+		return nil, inventory.Failf(inventory.ProblemNotFound, "Node u could not be found.")
+	}
+	return s.counted.Nodes(ctx, after)
+}
+
+func TestAPageWhoseLastNodeGoesMakesEverythingReadAgain(t *testing.T) {
+	s := &shrinking{counted: newCounted(), gone: 1}
+	enrol(t, s.counted, 1)
+	p := fleet.NewPoller(func() {}, nil)
+	v := p.Open(fleet.Session{Connect: leads(s)}, usual)
+	p.Poll(t.Context())
+	require.NoError(t, v.Health().Err, "the resource does not say that Ironic is broken")
+	assert.Len(t, v.Machines(), 1)
+	s.gone = 10
+	p.Poll(t.Context())
+	require.Error(t, v.Health().Err, "what stays so is an error")
+	assert.Equal(t, 8, s.gone, "and not asked again and again")
+}
+
 func TestANodeThatAListLeavesOutIsNotGone(t *testing.T) {
 	c, p := setup(t)
 	hidden, last := enrol(t, c, 1), enrol(t, c, 2)
