@@ -741,6 +741,18 @@ func TestANodeThatIsItsOwnParentCanBeSwitched(t *testing.T) {
 	}
 }
 
+func TestAStateOfPowerThatCannotBeAskedForIsUnknown(t *testing.T) {
+	for state, want := range map[string]string{`"power on"`: hoststate.PowerOn, `"power off"`: hoststate.PowerDown, `"error"`: "", `null`: ""} {
+		s := newService(t, "1.96")
+		s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"uuid":"u","power_state":%s}`, state)
+		})
+		n, err := s.client(t).Managed(t.Context(), "u")
+		require.NoError(t, err)
+		assert.Equal(t, want, n.Power)
+	}
+}
+
 func TestIronicTimesNoNodeOutThatIsItsOwnParent(t *testing.T) {
 	for parent, untimed := range map[string]bool{`"u"`: true, `"v"`: false, `null`: false} {
 		s := newService(t, "1.96")

@@ -92,7 +92,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		return hoststate.Node{}, err
 	}
 	n := hoststate.Node{
-		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
+		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: power(r.Power), PowerTarget: r.PowerTarget,
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
 		Maintenance: r.Maintenance, Fault: r.Fault, Leaving: r.Maintenance && r.Why == leaving, Properties: r.Properties, Network: r.Network, Step: r.DeployStep.Name + r.CleanStep.Name, TokenTaken: r.Agent.tokenTaken(),
@@ -114,6 +114,14 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		}
 	}
 	return n, nil
+}
+
+// power is a state of power, empty where it is unknown: null, or "error" where the management controller did not say so in words that Ironic knows.
+func power(state string) string {
+	if state == hoststate.PowerOn || state == hoststate.PowerDown {
+		return state
+	}
+	return ""
 }
 
 // Examined is Managed, and what ironic-inspector says of its inspections where it is there: Ironic asks it now and then, and takes its answer
