@@ -28,6 +28,9 @@ const (
 	SecretFinalizer = BareMetalHostFinalizer + "/secret"
 	// DataImageFinalizer is what baremetal-operator puts on each DataImage of a host.
 	DataImageFinalizer = "dataimage.metal3.io"
+	// PreprovisioningImageFinalizer is what baremetal-operator puts on the PreprovisioningImage that it makes of a host, and BuiltImageFinalizer what its controller of these puts there.
+	PreprovisioningImageFinalizer = BareMetalHostFinalizer + "/preprovisioningImage"
+	BuiltImageFinalizer           = "preprovisioningimage.metal3.io"
 )
 
 // Names that discovery uses on hosts and reservations.

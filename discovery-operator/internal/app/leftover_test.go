@@ -4,6 +4,7 @@
 package app
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -79,16 +80,12 @@ func TestACustomDeploymentOfAnotherOperatorEnds(t *testing.T) {
 }
 
 // TestFinalizersOfAnotherOperatorGoWithTheHost deletes a host for which baremetal-operator has put finalizers on a Secret with credentials, one with network data for the ramdisk,
-// and a DataImage. It takes them off itself where it runs.
+// a DataImage and a PreprovisioningImage. It takes them off itself where it runs.
 func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 	w := newTestEnv(t)
 	_, h, _ := w.available()
-	require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), dataImages())))
-	image := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "metal3.io/v1alpha1", "kind": "DataImage",
-		"metadata": map[string]any{"namespace": h.Namespace, "name": h.Name, "finalizers": []any{"dataimage.metal3.io", "example.com/other"}},
-	}}
-	require.Eventually(t, func() bool { return w.Create(t.Context(), image) == nil }, patience, 100*time.Millisecond)
+	image := w.leftover(h, "DataImage", "dataimage.metal3.io", "example.com/other")
+	ramdisk := w.leftover(h, "PreprovisioningImage", "baremetalhost.metal3.io/preprovisioningImage", "preprovisioningimage.metal3.io")
 	secret := func(name string) *corev1.Secret {
 		s := &corev1.Secret{Data: map[string][]byte{"username": []byte("admin"), "password": []byte("right")}}
 		s.Namespace, s.Name, s.Finalizers = h.Namespace, name, []string{"baremetalhost.metal3.io/secret"}
@@ -98,12 +95,13 @@ func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 	bmc, network, other := secret("bmc"), secret("network"), secret("other")
 	w.patch(h, `{"spec":{"bmc":{"address":"redfish://192.0.2.1/redfish/v1/Systems/1","credentialsName":"bmc"},"preprovisioningNetworkDataName":"network"}}`)
 	w.is(h, "its credentials are accepted", func() bool { return h.Status.GoodCredentials.Reference != nil })
-	for _, o := range []client.Object{h, bmc, network, other, image} {
+	for _, o := range []client.Object{h, bmc, network, other, image, ramdisk} {
 		require.NoError(t, w.Delete(t.Context(), o)) // as the deletion of a namespace does
 	}
 	w.gone(h)
 	w.gone(bmc)
 	w.gone(network)
+	w.gone(ramdisk)
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(image), image))
 	assert.Equal(t, []string{"example.com/other"}, image.GetFinalizers(), "what others wait for is theirs")
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(other), other), "a Secret of another host stays")
@@ -115,8 +113,8 @@ func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 // TestAHostGoesWithoutTheRightToTakeFinalizersOff deletes a host where the operator has no right to change Secrets and DataImages.
 func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
 	w := newTestEnv(t)
-	require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), dataImages())))
 	_, h, _ := w.available()
+	w.defined("DataImage")
 	secret := &corev1.Secret{Data: map[string][]byte{"networkData": []byte("links: []")}}
 	secret.Namespace, secret.Name, secret.Finalizers = h.Namespace, "network", []string{metal3v1.SecretFinalizer}
 	require.NoError(t, w.Create(t.Context(), secret))
@@ -139,22 +137,36 @@ func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
 	w.patch(secret, `{"metadata":{"finalizers":null}}`)
 }
 
-// dataImages is the definition of DataImages, as far as it matters here.
-func dataImages() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
+// leftover makes an object of a kind of baremetal-operator that has the name of a host.
+func (w *testEnv) leftover(h *metal3v1.BareMetalHost, kind string, finalizers ...string) *unstructured.Unstructured {
+	w.Helper()
+	w.defined(kind)
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "metal3.io/v1alpha1", "kind": kind}}
+	o.SetNamespace(h.Namespace)
+	o.SetName(h.Name)
+	o.SetFinalizers(finalizers)
+	require.Eventually(w, func() bool { return w.Create(w.Context(), o) == nil }, patience, 100*time.Millisecond)
+	return o
+}
+
+// defined makes the definition of a kind, as far as it matters here.
+func (w *testEnv) defined(kind string) {
+	w.Helper()
+	one := strings.ToLower(kind)
+	require.NoError(w, client.IgnoreAlreadyExists(w.Create(w.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{
-			"name": "dataimages.metal3.io",
+			"name": one + "s.metal3.io",
 		},
 		"spec": map[string]any{
 			"group": "metal3.io", "scope": "Namespaced",
-			"names": map[string]any{"kind": "DataImage", "listKind": "DataImageList", "plural": "dataimages", "singular": "dataimage"},
+			"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": one + "s", "singular": one},
 			"versions": []any{map[string]any{
 				"name": "v1alpha1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
 			}},
 		},
-	}}
+	}})))
 }
 
 // TestHardwareDataOfAnotherOperatorGoesWithItsHost deletes a host of which baremetal-operator made the HardwareData, with the finalizer that it takes off itself where it runs.

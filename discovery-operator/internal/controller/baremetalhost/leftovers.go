@@ -6,6 +6,7 @@ package baremetalhost
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +19,10 @@ import (
 )
 
 // finalizers are those of baremetal-operator on objects that have the name of a host.
-var finalizers = map[string]string{"HardwareData": metal3v1.HardwareDataFinalizer, "DataImage": metal3v1.DataImageFinalizer}
+var finalizers = map[string][]string{
+	"HardwareData": {metal3v1.HardwareDataFinalizer}, "DataImage": {metal3v1.DataImageFinalizer},
+	"PreprovisioningImage": {metal3v1.PreprovisioningImageFinalizer, metal3v1.BuiltImageFinalizer},
+}
 
 // leaving takes off what another operator has left at a host that goes.
 type leaving struct {
@@ -30,7 +34,7 @@ type leaving struct {
 // this one manages hosts: these objects, which the host owns, would stay for ever, and so would its namespace.
 func (r leaving) leftovers(ctx context.Context) error {
 	host := r.host
-	for kind, finalizer := range finalizers {
+	for kind, names := range finalizers {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(metal3v1.GroupVersion.WithKind(kind + "List"))
 		err := r.Live.List(ctx, list, client.InNamespace(host.Namespace), client.MatchingFields{"metadata.name": host.Name})
@@ -40,14 +44,14 @@ func (r leaving) leftovers(ctx context.Context) error {
 		case apierrors.IsForbidden(err):
 			kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
 			kept.SetGroupVersionKind(metal3v1.GroupVersion.WithKind(kind))
-			r.kept(kept, finalizer)
+			r.kept(kept, names...)
 			continue
 		case err != nil:
 			return wrap(err, "looking for the %s of host %s", kind, client.ObjectKeyFromObject(host))
 		}
 		for i := range list.Items {
 			list.Items[i].SetGroupVersionKind(metal3v1.GroupVersion.WithKind(kind))
-			if err := r.leftover(ctx, &list.Items[i], finalizer); err != nil {
+			if err := r.leftover(ctx, &list.Items[i], names...); err != nil {
 				return err
 			}
 		}
@@ -83,24 +87,27 @@ func secretsOf(host *metal3v1.BareMetalHost) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
-// leftover takes a finalizer off an object, where it has it.
-func (r leaving) leftover(ctx context.Context, o *metav1.PartialObjectMetadata, finalizer string) error {
-	before := o.DeepCopy()
-	if !controllerutil.RemoveFinalizer(o, finalizer) {
+// leftover takes finalizers off an object, where it has them.
+func (r leaving) leftover(ctx context.Context, o *metav1.PartialObjectMetadata, names ...string) error {
+	before, has := o.DeepCopy(), false
+	for _, name := range names {
+		has = controllerutil.RemoveFinalizer(o, name) || has
+	}
+	if !has {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	// The operator caches none of these kinds.
 	err := r.Client.Patch(ctx, o, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
 	if apierrors.IsForbidden(err) {
-		r.kept(before, finalizer)
+		r.kept(before, names...)
 		return nil
 	}
 	return client.IgnoreNotFound(wrap(err, "removing the finalizer of the %s of host %s", before.Kind, client.ObjectKeyFromObject(r.host)))
 }
 
-// kept tells which finalizer stays, because this operator has no right to take it off. The event names the object: it would count as one more of that of another object otherwise.
-func (r leaving) kept(o *metav1.PartialObjectMetadata, finalizer string) {
+// kept tells which finalizers stay, because this operator has no right to take them off. The event names the object: it would count as one more of that of another object otherwise.
+func (r leaving) kept(o *metav1.PartialObjectMetadata, names ...string) {
 	r.Events.Eventf(r.host, o, corev1.EventTypeWarning, metal3v1.EventFinalizerKept, "Delete",
-		"The operator may not change the %s %s: remove its finalizer %s, if it has it, or the object and its namespace stay", o.Kind, o.Name, finalizer)
+		"The operator may not change the %s %s: remove its finalizer %s, if it has it, or the object and its namespace stay", o.Kind, o.Name, strings.Join(names, " or "))
 }
