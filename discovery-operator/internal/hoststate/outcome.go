@@ -166,6 +166,8 @@ func (p *pass) ironicFailed(err error) Decision {
 		return p.end(Outcome{Event: NodeLost, After: answerRetry})
 	case errors.Is(err, inventory.ErrBusy):
 		return p.wait(metal3v1.ReasonNodeBusy, "Ironic works on the node at the moment.", BusyRetry)
+	case errors.Is(err, inventory.ErrFull):
+		return p.wait(metal3v1.ReasonNodeBusy, "Ironic does as much at once as it may, and begins with this later: "+strings.TrimRight(err.Error(), ". ")+".", longRetry)
 	case errors.Is(err, inventory.ErrRefused):
 		return p.failed(p.effect.kind(), metal3v1.ReasonNodeRefused, err.Error())
 	case errors.As(err, &e):

@@ -118,6 +118,18 @@ func TestFailuresAreRetriedLater(t *testing.T) {
 		assert.True(t, d.Then.Parked)
 		assert.Equal(t, hoststate.SecretRetry, d.Then.After)
 	})
+	t.Run("an Ironic that cleans as many machines as it may is asked again, and is not away", func(t *testing.T) {
+		s := seen(hoststate.Deprovisioning, admitted, func(s *hoststate.Snapshot) {
+			s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemFull, "HTTP 503: the limit for unprovisioning has been reached."), hoststate.SetProvision
+		})
+		d := hoststate.Plan(now, s)
+		assert.False(t, d.Then.Blocked)
+		assert.Equal(t, metal3v1.ReasonNodeBusy, d.Then.Reason)
+		assert.Contains(t, d.Then.Message, "unprovisioning")
+		assert.Equal(t, 10*time.Second, d.Then.After)
+		assert.Equal(t, hoststate.Deprovisioning, d.Step.To)
+		assert.Zero(t, d.Known.Memory.Failures, "a deletion does not give up")
+	})
 	t.Run("an Ironic that does not answer is not the host's fault", func(t *testing.T) {
 		s := seen(hoststate.Available, func(s *hoststate.Snapshot) {
 			s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemUnreachable, "refused"), hoststate.Connect
@@ -450,7 +462,7 @@ func TestAMachineOfAnotherOperatorsMethodRunsOnWhereItsNodeIsMadeAnew(t *testing
 // TestEveryPassEnds answers the actions of passes at random: each pass ends after a few actions, with a step that is known.
 func TestEveryPassEnds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	errs := []inventory.Problem{inventory.ProblemNotFound, inventory.ProblemBusy, inventory.ProblemRefused, inventory.ProblemUnreachable}
+	errs := []inventory.Problem{inventory.ProblemNotFound, inventory.ProblemBusy, inventory.ProblemFull, inventory.ProblemRefused, inventory.ProblemUnreachable}
 	states := []string{
 		"enroll", "verifying", "manageable", "available", "active", "deploying", "deploy failed", "clean wait", "clean failed", "inspect wait", "inspect failed",
 		"error", hoststate.Adopting, hoststate.AdoptFailed,

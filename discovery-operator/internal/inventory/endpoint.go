@@ -38,6 +38,8 @@ const (
 	ProblemNotFound Problem = "NotFound"
 	ProblemBusy     Problem = "Busy"
 	ProblemRefused  Problem = "Refused"
+	// ProblemFull says that Ironic does as much at once as it may, and works with other nodes.
+	ProblemFull Problem = "Full"
 )
 
 // EndpointError is an error of Ironic, or on the way to it, without credentials in any part of it.
@@ -61,6 +63,7 @@ var (
 	ErrNotFound = &EndpointError{Problem: ProblemNotFound, Text: "not found"}
 	ErrBusy     = &EndpointError{Problem: ProblemBusy, Text: "busy"}
 	ErrRefused  = &EndpointError{Problem: ProblemRefused, Text: "refused"}
+	ErrFull     = &EndpointError{Problem: ProblemFull, Text: "full"}
 )
 
 // Failf makes an EndpointError.

@@ -163,6 +163,8 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 		"a role that may not":                  {handler: reply(403, `{"error_message":"{\"faultstring\":\"Access was denied to the following resource: baremetal:node:list\"}"}`), want: inventory.ProblemCredentials},
 		"forbidden":                            {handler: reply(403, ""), want: inventory.ProblemCredentials},
 		"unavailable":                          {handler: reply(503, ""), want: inventory.ProblemUnreachable},
+		"as much as Ironic may clean at once":  {handler: reply(503, `{"error_message":"{\"faultstring\":\"Unable to process request at this time. The concurrent action limit for unprovisioning has been reached. Please contact your administrator and try again later.\"}"}`), want: inventory.ProblemFull, text: "unprovisioning"},
+		"as much as Ironic may do at once":     {handler: reply(503, `{"error_message":"{\"faultstring\":\"Requested action cannot be performed due to lack of free conductor workers.\"}"}`), want: inventory.ProblemFull},
 		"not found":                            {want: inventory.ProblemNotFound, text: "It could not be found."},
 		"a driver that no conductor has":       {handler: reply(404, `{"error_message":"{\"faultcode\": \"Client\", \"faultstring\": \"No valid host was found. Reason: No conductor service registered which supports driver ipmi.\"}"}`), want: inventory.ProblemRefused, text: "driver ipmi"},
 		"a page of Ironic's that there is not": {handler: reply(404, `{"error_message":"<html>The resource could not be found.</html>"}`), want: inventory.ProblemNotFound},

@@ -280,6 +280,9 @@ func (s *session) explain(attempt string, err error) error {
 		if e.Actual == http.StatusInternalServerError && strings.Contains(string(e.Body), "Node is locked") { // ironic-inspector's, passed on
 			problem = inventory.ProblemBusy
 		}
+		if e.Actual == http.StatusServiceUnavailable && full(fault) {
+			problem = inventory.ProblemFull
+		}
 		if e.Actual == http.StatusForbidden && strings.Contains(fault, "is protected") { // that node, whatever the credentials
 			problem = inventory.ProblemRefused
 		}
@@ -311,6 +314,11 @@ func (s *session) explain(attempt string, err error) error {
 		err = fmt.Errorf("%s %s: %w", op.Op, op.Addr, op.Err)
 	}
 	return inventory.Failf(inventory.ProblemUnreachable, "%s: %s", attempt, s.hide(bounded256(err.Error())))
+}
+
+// full reports whether Ironic says that it does as much at once as it may: it has a limit for machines that are deployed, one for those that are cleaned, and a number of threads.
+func full(fault string) bool {
+	return strings.Contains(fault, "concurrent action limit") || strings.Contains(fault, "free conductor workers")
 }
 
 func asPointerOrValue(err error, target **gophercloud.ErrUnexpectedResponseCode) bool {

@@ -33,7 +33,7 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 	}
 	if !c.Keep && node != "" {
 		kept, err := r.deleteNode(ctx, host, node)
-		if errors.Is(err, inventory.ErrBusy) {
+		if errors.Is(err, inventory.ErrBusy) || errors.Is(err, inventory.ErrFull) {
 			return ctrl.Result{RequeueAfter: hoststate.BusyRetry}, nil
 		}
 		if err != nil {

@@ -169,7 +169,7 @@ func TestOneHostAsksAnIronicThatIsAway(t *testing.T) {
 func TestAnErrorOfOneNodeClosesNoIronic(t *testing.T) {
 	s, now := newEndpoints(), time.Now()
 	answering(t, s, now)
-	for _, err := range []error{inventory.ErrNotFound, inventory.ErrBusy, inventory.ErrRefused, errors.New("the API server is away")} {
+	for _, err := range []error{inventory.ErrNotFound, inventory.ErrBusy, inventory.ErrFull, inventory.ErrRefused, errors.New("the API server is away")} {
 		e, entered := s.enter(at("a"), key(1), now)
 		require.NoError(t, entered)
 		require.False(t, e.probe, "after %v", err)

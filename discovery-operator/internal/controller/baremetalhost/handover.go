@@ -53,7 +53,7 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 		return wait(metal3v1.ReasonNodeNotReserved, hoststate.Sentence(why), time.Minute)
 	case errors.Is(err, inventory.ErrNotFound):
 		return wait(metal3v1.ReasonNodeNotFound, "The node is not in Ironic any more; discovery waits for the machine to report again.", time.Minute)
-	case errors.Is(err, inventory.ErrBusy):
+	case errors.Is(err, inventory.ErrBusy), errors.Is(err, inventory.ErrFull):
 		return wait(metal3v1.ReasonDriverSwitching, "Ironic works on the node at the moment.", hoststate.BusyRetry)
 	case errors.Is(err, inventory.ErrRefused):
 		return wait(metal3v1.ReasonDriverRefused, err.Error(), time.Minute)
