@@ -376,6 +376,8 @@ func managing(t *testing.T, r rack) {
 		require.NoError(t, err)
 		_, err = r.EnrolNode(ctx, "ns~by-hand", r.access(t, "right"))
 		require.ErrorIs(t, err, inventory.ErrBusy)
+		n := r.settled(ctx, t, uuid)
+		refuses(t, func() error { return r.Write(ctx, n, "ns~by-hand", r.access(t, "right")) })
 		ask(t, func() error { return r.EnsurePort(ctx, made, demo.MAC(8, 0)) })
 		ask(t, func() error { return r.EnsurePort(ctx, made, demo.MAC(8, 0)) })
 		refuses(t, func() error { return r.EnsurePort(ctx, made, demo.MAC(1, 0)) })

@@ -252,6 +252,9 @@ func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hos
 	if !slices.Contains(drivers, a.Driver) || n.Driver != a.Driver && n.marked(MarkStuck) {
 		return inventory.Failf(inventory.ProblemRefused, "driver %s is not enabled", a.Driver)
 	}
+	if slices.ContainsFunc(r.nodes, func(other *node) bool { return other != n && other.Name == name }) {
+		return inventory.Failf(inventory.ProblemRefused, "another node has the name %s", name)
+	}
 	if n.info == nil {
 		n.info = map[string]string{}
 	}
