@@ -154,6 +154,7 @@ func (s *endpoints) leave(t *admission, err error, now time.Time) {
 		e.probing = false
 	}
 	switch {
+	case t.probe && e.answers: // an earlier request was answered meanwhile
 	case away(err, t.probe):
 		e.answers, e.err = false, err
 		e.again = now.Add(min(time.Second<<min(e.failures, 10), maxAway))
