@@ -556,7 +556,7 @@ func TestTheDriverOfANodeInUseChangesInMaintenance(t *testing.T) {
 			})
 			a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish-virtualmedia://h"}, "u", "p")
 			require.NoError(t, err)
-			c.node.UUID, c.node.Driver = "u", "ipmi"
+			c.node.UUID, c.node.Name, c.node.Driver = "u", "ns~h", "ipmi"
 			require.ErrorIs(t, s.client(t).Write(t.Context(), c.node, "ns~h", a), c.fails)
 			assert.Equal(t, c.want, s.requests[1:], "after the version was asked for")
 			if a.Boot = nil; c.status == http.StatusOK {
