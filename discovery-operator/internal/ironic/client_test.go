@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -593,7 +594,7 @@ func TestANodeGetsItsNameUnlessAnotherNodeHasIt(t *testing.T) {
 			}
 			err := s.client(t).Write(t.Context(), hoststate.Node{UUID: "u", Name: c.before, Driver: "redfish", State: "enroll"}, "ns~h", a)
 			require.ErrorIs(t, err, c.want)
-			if c.want == inventory.ErrRefused {
+			if errors.Is(c.want, inventory.ErrRefused) {
 				require.ErrorContains(t, err, "node v")
 			}
 		})

@@ -128,7 +128,7 @@ func (s *endpoints) enter(a inventory.Address, host types.NamespacedName, now ti
 
 // count counts an admission that begins or ends. The lock is held.
 func (s *endpoints) count(t *admission, by int) {
-	t.endpoint.running += by
+	t.running += by
 	s.running += by
 	for _, n := range []struct {
 		of  map[string]int
