@@ -73,7 +73,7 @@ func TestAViewerReadsAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestAViewerGetsNoCredentials that objects hold: first-boot data, and the password of a proxy.
+// TestAViewerGetsNoCredentials that objects hold: first-boot data, networks, and the password of a proxy.
 func TestAViewerGetsNoCredentials(t *testing.T) {
 	w := newTestEnv(t)
 	admin, viewer := w.person("root", "admins"), w.person("vera", "admins", "viewers")
@@ -84,7 +84,13 @@ func TestAViewerGetsNoCredentials(t *testing.T) {
 	ignition := `{"ignition":{"version":"3.2.0"},"passwd":{"users":[{"name":"core","passwordHash":"` + secret + `"}]}}`
 	proxy := "http://me:" + secret + "@proxy.example.com:3128"
 	for path, change := range map[string]any{
-		env:                    map[string]any{"ignition_config_override": ignition, "proxy": map[string]string{"http_proxy": proxy}},
+		env: map[string]any{
+			"ignition_config_override": ignition, "proxy": map[string]string{"http_proxy": proxy},
+			"static_network_config": []map[string]any{{
+				"network_yaml":      "interfaces:\n- name: eth0\n  type: ethernet\n  802.1x: {identity: node, eap-methods: [tls], private-key-password: " + secret + "}\n",
+				"mac_interface_map": []map[string]string{{"mac_address": "52:54:00:00:00:01", "logical_nic_name": "eth0"}},
+			}},
+		},
 		"/clusters/" + cluster: map[string]any{"https_proxy": proxy},
 		host + "/ignition":     map[string]any{"config": ignition},
 	} {

@@ -185,8 +185,8 @@ func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEn
 		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds, OnRelease: onRelease(env.Wipe), AgentLabels: env.AgentLabels,
 		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(proxyFor(ctx, env.Proxy)), CustomResource: api.CustomResource{Namespace: env.Kube.Namespace, Name: env.Kube.Name},
 	}
-	if principal(ctx).ReadOnly { // first-boot data has keys and hashes of passwords
-		shown.IgnitionConfigOverride = ""
+	if principal(ctx).ReadOnly { // first-boot data has keys and hashes of passwords, and networks have passwords: of 802.1X, MACsec or IPsec
+		shown.IgnitionConfigOverride, shown.StaticNetworkConfig = "", ""
 	}
 	if s.Images != nil && shown.OpenshiftVersion == "" {
 		shown.OpenshiftVersion = s.Images.Version(env)
