@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -103,10 +104,11 @@ func TestManyLargeRepliesAreBoundedByMemory(t *testing.T) {
 	assert.Less(t, most, mostMemory)
 }
 
-// TestListsOfLargeInventoriesAreBoundedByMemory: what a list needs does not grow with its inventories.
-func TestListsOfLargeInventoriesAreBoundedByMemory(t *testing.T) {
+// TestAnswersWithLargeInventoriesAreBoundedByMemory: what a list of hosts, or a cluster with its hosts, needs does not grow with their inventories.
+func TestAnswersWithLargeInventoriesAreBoundedByMemory(t *testing.T) {
 	p := startProcess(t, "")
-	env := p.post("/infra-envs", "", map[string]any{"name": "e", "pull_secret": `{"auths":{}}`}, http.StatusCreated)["id"].(string)
+	cluster := p.post("/clusters", "", map[string]any{"name": "c", "openshift_version": "4.18", "pull_secret": `{"auths":{}}`}, http.StatusCreated)["id"].(string)
+	env := p.post("/infra-envs", "", map[string]any{"name": "e", "pull_secret": `{"auths":{}}`, "cluster_id": cluster}, http.StatusCreated)["id"].(string)
 	report := reply(t, 1_300)
 	for range 120 {
 		id := uuid.NewString()
@@ -114,18 +116,26 @@ func TestListsOfLargeInventoriesAreBoundedByMemory(t *testing.T) {
 		status, _ := p.send("/infra-envs/"+env+"/hosts/"+id+"/instructions", host["token"].(string), report)
 		require.Equal(t, http.StatusNoContent, status)
 	}
-	before := p.mostMemory()
-	var wait sync.WaitGroup
-	for range 8 {
-		wait.Go(func() {
-			status, _, err := p.request(http.MethodGet, "/infra-envs/"+env+"/hosts", "", nil, nil)
-			assert.Equal(t, http.StatusOK, status, "%v", err)
-		})
+	for _, one := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{http.MethodGet, "/infra-envs/" + env + "/hosts", "", http.StatusOK},
+		{http.MethodPatch, "/clusters/" + cluster, `{"base_dns_domain":"example.org"}`, http.StatusCreated},
+	} {
+		before := p.mostMemory()
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Go(func() {
+				status, _, err := p.request(one.method, one.path, "", strings.NewReader(one.body), nil)
+				assert.Equal(t, one.want, status, "%v", err)
+			})
+		}
+		wait.Wait()
+		most := p.mostMemory()
+		t.Logf("%s: at most %d MiB, %d MiB before", one.method, most>>20, before>>20)
+		assert.Less(t, most, mostMemory, one.method)
 	}
-	wait.Wait()
-	most := p.mostMemory()
-	t.Logf("at most %d MiB, %d MiB before", most>>20, before>>20)
-	assert.Less(t, most, mostMemory)
 }
 
 // cutOff is the status of a request that was refused before all of it was sent, and whose connection ended before the answer could be read.

@@ -36,8 +36,7 @@ func (s *clusters) RegisterCluster(ctx context.Context, r api.RegisterClusterReq
 		request.ControlPlaneCount = 1
 	}
 	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), request)
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.RegisterCluster201JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // ListClusters implements api.StrictServerInterface.
@@ -63,9 +62,9 @@ func (s *clusters) ListClusters(ctx context.Context, r api.ListClustersRequestOb
 	}
 	body := make([]api.Cluster, 0, len(list.Items))
 	for i := range list.Items {
-		shown, err := s.shownCluster(ctx, &list.Items[i], nil, false)
+		shown, err := s.shownCluster(ctx, &list.Items[i], nil)
 		if err == nil && given(r.Params.WithHosts) {
-			shown.Hosts, err = s.hostsOf(ctx, list.Items[i].ID, false)
+			shown.Hosts, err = s.hostsOf(ctx, list.Items[i].ID)
 		}
 		if err != nil {
 			return nil, err
@@ -78,12 +77,11 @@ func (s *clusters) ListClusters(ctx context.Context, r api.ListClustersRequestOb
 // GetCluster implements api.StrictServerInterface.
 func (s *clusters) GetCluster(ctx context.Context, r api.GetClusterRequestObject) (api.GetClusterResponseObject, error) {
 	cluster, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, false)
-	if err != nil || given(r.Params.ExcludeHosts) {
-		return api.GetCluster200JSONResponse{ClusterJSONResponse: shown}, err
+	if !given(r.Params.ExcludeHosts) {
+		return s.withHosts(ctx, cluster, err)
 	}
-	hosts, err := s.listHosts(ctx, domain.HostFilter{ClusterID: cluster.ID}, nil, nil, true) // clients read inventories here
-	return &hostlist.Cluster{Cluster: api.Cluster(shown), List: hosts}, err
+	shown, err := s.shownCluster(ctx, cluster, err)
+	return api.GetCluster200JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // UpdateCluster implements api.StrictServerInterface.
@@ -123,8 +121,7 @@ func (s *clusters) UpdateCluster(ctx context.Context, r api.UpdateClusterRequest
 		set(&settings.Proxy.NoProxy, b.NoProxy)
 		return nil
 	})
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.UpdateCluster201JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // DeregisterCluster implements api.StrictServerInterface.
@@ -151,22 +148,19 @@ func (s *clusters) ListClusterHosts(ctx context.Context, r api.ListClusterHostsR
 // InstallCluster implements api.StrictServerInterface.
 func (s *clusters) InstallCluster(ctx context.Context, r api.InstallClusterRequestObject) (api.InstallClusterResponseObject, error) {
 	cluster, err := s.Service.InstallCluster(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.InstallCluster202JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // CancelInstallation implements api.StrictServerInterface.
 func (s *clusters) CancelInstallation(ctx context.Context, r api.CancelInstallationRequestObject) (api.CancelInstallationResponseObject, error) {
 	cluster, err := s.Service.CancelCluster(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.CancelInstallation202JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // ResetCluster implements api.StrictServerInterface.
 func (s *clusters) ResetCluster(ctx context.Context, r api.ResetClusterRequestObject) (api.ResetClusterResponseObject, error) {
 	cluster, err := s.Service.ResetCluster(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.ResetCluster202JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // CompleteInstallation implements api.StrictServerInterface.
@@ -179,8 +173,7 @@ func (s *clusters) CompleteInstallation(ctx context.Context, r api.CompleteInsta
 	} else {
 		cluster, err = s.Service.CancelCluster(ctx, principal(ctx), r.ClusterID.String())
 	}
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.CompleteInstallation202JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // DownloadClusterCredentials implements api.StrictServerInterface.
@@ -203,7 +196,7 @@ func (s *server) credentials(ctx context.Context, clusterID uuid.UUID, file stri
 }
 
 // shownCluster is the answer about a cluster; it shows that there is a pull secret, not the secret.
-func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error, hosts bool) (api.ClusterJSONResponse, error) {
+func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error) (api.ClusterJSONResponse, error) {
 	if err != nil {
 		return api.ClusterJSONResponse{}, err
 	}
@@ -225,15 +218,21 @@ func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error,
 	if c.ControlPlaneCount == 1 {
 		shown.HighAvailabilityMode = "None"
 	}
-	if !hosts {
-		return shown, nil
-	}
-	shown.Hosts, err = s.hostsOf(ctx, c.ID, true)
-	return shown, err
+	return shown, nil
 }
 
-func (s *server) hostsOf(ctx context.Context, clusterID string, inventories bool) ([]api.Host, error) {
-	list, err := s.listHosts(ctx, domain.HostFilter{ClusterID: clusterID}, nil, nil, inventories)
+// withHosts is the answer about a cluster with its hosts and their inventories, which clients read there.
+func (s *server) withHosts(ctx context.Context, c *domain.Cluster, err error) (*hostlist.Cluster, error) {
+	shown, err := s.shownCluster(ctx, c, err)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := s.listHosts(ctx, domain.HostFilter{ClusterID: c.ID}, nil, nil, true)
+	return &hostlist.Cluster{Cluster: api.Cluster(shown), List: hosts}, err
+}
+
+func (s *server) hostsOf(ctx context.Context, clusterID string) ([]api.Host, error) {
+	list, err := s.listHosts(ctx, domain.HostFilter{ClusterID: clusterID}, nil, nil, false)
 	if err != nil {
 		return nil, err
 	}

@@ -35,22 +35,19 @@ func (s *clusters) ImportCluster(ctx context.Context, r api.ImportClusterRequest
 		request.Name, request.BaseDNSDomain = parts[1], parts[2]
 	}
 	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), request)
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.ImportCluster201JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // AllowAddHosts implements api.StrictServerInterface.
 func (s *clusters) AllowAddHosts(ctx context.Context, r api.AllowAddHostsRequestObject) (api.AllowAddHostsResponseObject, error) {
 	cluster, err := s.Service.AllowHosts(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.AllowAddHosts202JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // AllowAddWorkers implements api.StrictServerInterface.
 func (s *clusters) AllowAddWorkers(ctx context.Context, r api.AllowAddWorkersRequestObject) (api.AllowAddWorkersResponseObject, error) {
 	cluster, err := s.Service.AllowHosts(ctx, principal(ctx), r.ClusterID.String())
-	shown, err := s.shownCluster(ctx, cluster, err, true)
-	return api.AllowAddWorkers202JSONResponse{ClusterJSONResponse: shown}, err
+	return s.withHosts(ctx, cluster, err)
 }
 
 // GetClusterDefaultConfig implements api.StrictServerInterface.

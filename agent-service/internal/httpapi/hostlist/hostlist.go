@@ -99,8 +99,8 @@ type Cluster struct {
 	*List
 }
 
-// VisitGetClusterResponse implements api.GetClusterResponseObject.
-func (c *Cluster) VisitGetClusterResponse(w http.ResponseWriter) error {
+// visit answers with a status. An error before the first host leaves the answer to the caller.
+func (c *Cluster) visit(w http.ResponseWriter, status int) error {
 	raw, err := json.Marshal(c.Cluster)
 	var fields map[string]json.RawMessage
 	if err == nil {
@@ -117,9 +117,55 @@ func (c *Cluster) VisitGetClusterResponse(w http.ResponseWriter) error {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := c.write(w, begin.String()+`"hosts":`); err != nil {
+	body := &lateStatus{w, status}
+	if err := c.write(body, begin.String()+`"hosts":`); err != nil {
 		return err
 	}
-	_, err = io.WriteString(w, "}\n")
+	_, err = io.WriteString(body, "}\n")
 	return err
 }
+
+// lateStatus writes the status before the first byte.
+type lateStatus struct {
+	http.ResponseWriter
+	status int
+}
+
+// Write implements io.Writer.
+func (s *lateStatus) Write(p []byte) (int, error) {
+	if s.status != 0 {
+		s.WriteHeader(s.status)
+		s.status = 0
+	}
+	return s.ResponseWriter.Write(p)
+}
+
+// VisitGetClusterResponse implements api.GetClusterResponseObject.
+func (c *Cluster) VisitGetClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusOK) }
+
+// VisitRegisterClusterResponse implements api.RegisterClusterResponseObject.
+func (c *Cluster) VisitRegisterClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusCreated) }
+
+// VisitImportClusterResponse implements api.ImportClusterResponseObject.
+func (c *Cluster) VisitImportClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusCreated) }
+
+// VisitUpdateClusterResponse implements api.UpdateClusterResponseObject.
+func (c *Cluster) VisitUpdateClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusCreated) }
+
+// VisitAllowAddHostsResponse implements api.AllowAddHostsResponseObject.
+func (c *Cluster) VisitAllowAddHostsResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+
+// VisitAllowAddWorkersResponse implements api.AllowAddWorkersResponseObject.
+func (c *Cluster) VisitAllowAddWorkersResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+
+// VisitInstallClusterResponse implements api.InstallClusterResponseObject.
+func (c *Cluster) VisitInstallClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+
+// VisitCancelInstallationResponse implements api.CancelInstallationResponseObject.
+func (c *Cluster) VisitCancelInstallationResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+
+// VisitResetClusterResponse implements api.ResetClusterResponseObject.
+func (c *Cluster) VisitResetClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+
+// VisitCompleteInstallationResponse implements api.CompleteInstallationResponseObject.
+func (c *Cluster) VisitCompleteInstallationResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }

@@ -6,6 +6,7 @@ package hostlist
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -57,13 +58,19 @@ func TestHostsAreWrittenAsTheyAreRead(t *testing.T) {
 		require.NoError(t, json.Unmarshal(cluster.Body.Bytes(), &whole), cluster.Body)
 		assert.Equal(t, `a "b" <c>`, whole.Name)
 		assert.Len(t, whole.Hosts, count)
+		assert.Equal(t, http.StatusOK, cluster.Code)
+		changed := httptest.NewRecorder()
+		require.NoError(t, (&Cluster{whole, listOf(count, 3)}).VisitUpdateClusterResponse(changed))
+		assert.Equal(t, http.StatusCreated, changed.Code)
+		assert.True(t, json.Valid(changed.Body.Bytes()), changed.Body)
 	}
 }
 
 func TestAListWithoutAnEndIsNoJSON(t *testing.T) {
 	for reads, begins := range map[int]bool{0: false, 1: true} {
 		answer := httptest.NewRecorder()
-		require.ErrorIs(t, (&Cluster{api.Cluster{Name: "c"}, listOf(2*atOnce, reads)}).VisitGetClusterResponse(answer), errAway)
+		require.ErrorIs(t, (&Cluster{api.Cluster{Name: "c"}, listOf(2*atOnce, reads)}).VisitInstallClusterResponse(answer), errAway)
+		assert.Equal(t, begins, answer.Code == http.StatusAccepted, "the status is free for the error")
 		assert.Equal(t, begins, answer.Body.Len() > 0, "an error before the first host is answered as such")
 		assert.False(t, json.Valid(answer.Body.Bytes()))
 		assert.LessOrEqual(t, strings.Count(answer.Body.String(), "hostname"), atOnce)
