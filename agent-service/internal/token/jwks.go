@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,9 @@ type KeySet struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mu   sync.Mutex
-	keys map[string]crypto.PublicKey
+	mu sync.Mutex
+	// keys are by their id. Those without one are beside each other, as while an issuer changes from one to the next.
+	keys map[string][]crypto.PublicKey
 	// read is when the keys were fetched.
 	read time.Time
 	// fetching is closed when the fetch that is under way has ended; nil without one.
@@ -52,18 +54,20 @@ const (
 	tryAgain = 5 * time.Second
 )
 
-// Key implements Keys.
-func (s *KeySet) Key(ctx context.Context, id string, misfit crypto.PublicKey) (crypto.PublicKey, error) {
+// Named implements Keys.
+func (s *KeySet) Named(ctx context.Context, id string, misfits []crypto.PublicKey) ([]crypto.PublicKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, known := s.keys[id]
-	known = known && !same(key, misfit)
+	found := s.named(id)
+	known := slices.ContainsFunc(found, func(key crypto.PublicKey) bool {
+		return !slices.ContainsFunc(misfits, func(misfit crypto.PublicKey) bool { return same(key, misfit) })
+	})
 	if now := s.Now(); s.fetching == nil && !now.Before(s.next) && (!known || now.Sub(s.read) >= fresh) {
 		s.fetching = make(chan struct{})
 		go s.renew(context.WithoutCancel(ctx)) // others wait for it, too
 	}
 	if known {
-		return key, nil
+		return found, nil
 	}
 	if fetched := s.fetching; fetched != nil {
 		s.mu.Unlock()
@@ -73,13 +77,26 @@ func (s *KeySet) Key(ctx context.Context, id string, misfit crypto.PublicKey) (c
 		}
 		s.mu.Lock()
 	}
-	if key, known := s.keys[id]; known {
-		return key, nil
+	if found := s.named(id); len(found) > 0 {
+		return found, nil
 	}
 	if s.failed || ctx.Err() != nil {
 		return nil, &domain.Error{Kind: domain.Unavailable, Reason: "IssuerUnavailable", Message: "the issuer of users' tokens cannot be reached at the moment; try again", RetryAfter: tryAgain}
 	}
 	return nil, ErrForeign
+}
+
+// named are the keys that may have signed a token that names an id. One that names none may be signed by any of them: an issuer with one key need not name it (OpenID Connect Core 1.0,
+// section 10.1), and some with several do not.
+func (s *KeySet) named(id string) []crypto.PublicKey {
+	if id != "" {
+		return s.keys[id]
+	}
+	var all []crypto.PublicKey
+	for _, keys := range s.keys {
+		all = append(all, keys...)
+	}
+	return all
 }
 
 // renew fetches the keys. Those that are known stay where that fails.
@@ -103,7 +120,7 @@ func same(one, other crypto.PublicKey) bool {
 	return is && other != nil && key.Equal(other)
 }
 
-func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error) {
+func (s *KeySet) fetch(ctx context.Context) (map[string][]crypto.PublicKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	url := s.URL
@@ -122,10 +139,10 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error)
 	if err := s.get(ctx, url, &set); err != nil {
 		return nil, err
 	}
-	keys := map[string]crypto.PublicKey{}
+	keys := map[string][]crypto.PublicKey{}
 	for _, text := range set.Keys {
 		if id, key, err := read(text); err == nil {
-			keys[id] = key
+			keys[id] = append(keys[id], key)
 		}
 	}
 	if len(keys) == 0 { // those that are known stay

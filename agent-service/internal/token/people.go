@@ -47,16 +47,16 @@ type Issuer struct {
 	// ViewerGroup is the entry of the claim groups that makes accounts read-only, administrators among them; empty for none. Where it is set, accounts with more groups
 	// than their tokens hold are read-only.
 	ViewerGroup string
-	// Keys finds the key that a token names.
+	// Keys finds the keys that a token names.
 	Keys Keys
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Keys finds public keys by id. An unknown one is ErrForeign. misfit is the key of that id that did not sign the token, nil before one was tried: the issuer may have another one by
-// now.
+// Keys finds the public keys of which one may have signed a token that names an id, which is empty where it names none. An unknown id is ErrForeign. misfits are those of that id that
+// did not sign the token, none before they were tried: the issuer may have others by now.
 type Keys interface {
-	Key(ctx context.Context, id string, misfit crypto.PublicKey) (crypto.PublicKey, error)
+	Named(ctx context.Context, id string, misfits []crypto.PublicKey) ([]crypto.PublicKey, error)
 }
 
 // asymmetric are the algorithms that people's tokens may use. A symmetric one would turn a public key into a secret.
@@ -85,16 +85,20 @@ func (i *Issuer) claims(ctx context.Context, bearer string) (found jwt.MapClaims
 	if i.Audience != "" {
 		options = append(options, jwt.WithAudience(i.Audience))
 	}
-	var tried crypto.PublicKey
+	var tried []crypto.PublicKey
 	var unavailable error
 	parse := func() error {
 		found = jwt.MapClaims{}
 		_, err := jwt.ParseWithClaims(bearer, found, func(t *jwt.Token) (key any, err error) {
 			id, _ := t.Header["kid"].(string)
-			if tried, err = i.Keys.Key(ctx, id, tried); domain.KindOf(err) == domain.Unavailable {
+			if tried, err = i.Keys.Named(ctx, id, tried); domain.KindOf(err) == domain.Unavailable {
 				unavailable = err
 			}
-			return tried, err
+			var set jwt.VerificationKeySet
+			for _, key := range tried {
+				set.Keys = append(set.Keys, key)
+			}
+			return set, err
 		}, options...)
 		return err
 	}
@@ -182,7 +186,7 @@ func ReadKeyFile(path string) (*KeyFile, error) {
 	return &KeyFile{key: key}, nil
 }
 
-// Key implements Keys.
-func (k *KeyFile) Key(context.Context, string, crypto.PublicKey) (crypto.PublicKey, error) {
-	return k.key, nil
+// Named implements Keys.
+func (k *KeyFile) Named(context.Context, string, []crypto.PublicKey) ([]crypto.PublicKey, error) {
+	return []crypto.PublicKey{k.key}, nil
 }

@@ -322,7 +322,7 @@ func TestAnIssuerThatHangsBlocksOnlyItsOwnTokens(t *testing.T) {
 	keys := &token.KeySet{URL: server.URL, Client: server.Client(), Now: func() time.Time { return now }}
 	refused := make(chan error, 20)
 	look := func(id string) {
-		_, err := keys.Key(t.Context(), id, nil)
+		_, err := keys.Named(t.Context(), id, nil)
 		refused <- err
 	}
 	go look("k")
@@ -335,13 +335,13 @@ func TestAnIssuerThatHangsBlocksOnlyItsOwnTokens(t *testing.T) {
 		go look("unknown")
 	}
 	<-asked // and no caller asks again: the issuer would hang at that
-	_, err = keys.Key(t.Context(), "k", nil)
+	_, err = keys.Named(t.Context(), "k", nil)
 	require.NoError(t, err, "the key is known")
 	answer <- false
 	for range cap(refused) {
 		require.Equal(t, domain.Unavailable, domain.KindOf(<-refused))
 	}
-	_, err = keys.Key(t.Context(), "unknown", nil)
+	_, err = keys.Named(t.Context(), "unknown", nil)
 	require.Equal(t, domain.Unavailable, domain.KindOf(err), "it is left alone for a while")
 	now = now.Add(10 * time.Second)
 	go look("unknown")
@@ -432,6 +432,36 @@ func TestAnIssuerMayChangeAKeyUnderItsName(t *testing.T) {
 	}
 }
 
+// TestATokenThatNamesNoKeyMayBeSignedByAnyOfThem: while an issuer changes its key it publishes two.
+func TestATokenThatNamesNoKeyMayBeSignedByAnyOfThem(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	issuer, publish, asked := changing(t, &now)
+	claims := jwt.MapClaims{"iss": "https://issuer", "sub": "jane", "exp": now.Add(time.Hour).Unix()}
+	one, other, named := newSigner(t, ""), newSigner(t, ""), newSigner(t, "k")
+	publish(one, named, other)
+	for _, s := range []signer{one, other, named, {"", named.key}} {
+		person, err := issuer.Person(t.Context(), s.sign(t, claims))
+		require.NoError(t, err)
+		assert.Equal(t, "jane", person.User)
+	}
+	for range 5 {
+		_, err := issuer.Person(t.Context(), newSigner(t, "").sign(t, claims))
+		require.ErrorIs(t, err, token.ErrForeign)
+	}
+	_, err := issuer.Person(t.Context(), signer{"k", one.key}.sign(t, claims))
+	require.ErrorIs(t, err, token.ErrForeign, "it names another key")
+	assert.EqualValues(t, 1, asked.Load())
+	publish(other)
+	now = now.Add(time.Minute)
+	for range 2 {
+		_, err = issuer.Person(t.Context(), newSigner(t, "").sign(t, claims))
+		require.ErrorIs(t, err, token.ErrForeign)
+	}
+	_, err = issuer.Person(t.Context(), one.sign(t, claims))
+	require.ErrorIs(t, err, token.ErrForeign, "it was withdrawn")
+	assert.EqualValues(t, 2, asked.Load(), "forged tokens do not make the issuer busy")
+}
+
 // TestAKeyThatAnIssuerWithdrewCountsNoLonger, while tokens of its other keys come.
 func TestAKeyThatAnIssuerWithdrewCountsNoLonger(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
@@ -459,7 +489,7 @@ func TestAKeyThatAnIssuerWithdrewCountsNoLonger(t *testing.T) {
 
 	publish() // something answers in place of the issuer
 	now = now.Add(10 * time.Minute)
-	_, err = issuer.Keys.Key(t.Context(), "unknown", nil)
+	_, err = issuer.Keys.Named(t.Context(), "unknown", nil)
 	assert.Equal(t, domain.Unavailable, domain.KindOf(err))
 	_, err = issuer.Person(t.Context(), other.sign(t, claims))
 	require.NoError(t, err, "no key was withdrawn")
