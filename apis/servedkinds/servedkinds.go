@@ -51,7 +51,8 @@ const (
 // kinds are those of a set, each in the version that operators ask for.
 var kinds = map[Set][]schema.GroupVersionKind{
 	AgentService: append(
-		of("agent-install.openshift.io", "v1beta1", "Agent", "AgentClassification", "AgentReservation", "InfraEnv", "NMStateConfig"),
+		// AgentReservation is optional: agent-service looks for it while it runs.
+		of("agent-install.openshift.io", "v1beta1", "Agent", "AgentClassification", "InfraEnv", "NMStateConfig"),
 		of("extensions.hive.openshift.io", "v1beta1", "AgentClusterInstall")...,
 	),
 	Clusters:          of("hive.openshift.io", "v1", "ClusterDeployment", "ClusterImageSet"),

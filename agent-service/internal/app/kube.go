@@ -29,7 +29,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
-	"github.com/muster-io/muster/agent-service/internal/controller/agentreservation"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
@@ -256,9 +255,6 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		}),
 		"releases": release.New(release.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Clock: clock.RealClock{},
-		}),
-		"AgentReservations": agentreservation.New(agentreservation.Deps{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Clock: clock.RealClock{},
 		}),
 		"nodes":                joining,
 		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),

@@ -16,12 +16,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/agentreservation"
 	"github.com/muster-io/muster/agent-service/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/agent-service/internal/controller/clusterpower"
 	"github.com/muster-io/muster/agent-service/internal/controller/machinepool"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodeaddress"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
@@ -31,7 +33,7 @@ const lookForKinds = time.Minute
 
 var errKindServed = errors.New("a kind is served that was not")
 
-// addOptional adds the controllers of kinds that come with another operator, or with a set of CustomResourceDefinitions of their own. While one of them is
+// addOptional adds the controllers of kinds that come with another operator, or with a set of CustomResourceDefinitions of their own, or that no system but Muster has. While one of them is
 // not served, it is looked for; when it is served, all controllers end, and start again with it.
 func (k *kube) addOptional(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
 	absent, err := k.addNodeAddresses(mgr)
@@ -39,8 +41,9 @@ func (k *kube) addOptional(ctx context.Context, mgr ctrl.Manager, joining *nodes
 		return err
 	}
 	for kind, add := range map[schema.GroupVersionKind]func() error{
-		metal3v1.GroupVersion.WithKind("BareMetalHost"): func() error { return k.addBareMetalHosts(ctx, mgr, joining) },
-		hivev1.GroupVersion.WithKind("MachinePool"):     func() error { return k.addMachinePools(ctx, mgr, joining) },
+		metal3v1.GroupVersion.WithKind("BareMetalHost"):   func() error { return k.addBareMetalHosts(ctx, mgr, joining) },
+		hivev1.GroupVersion.WithKind("MachinePool"):       func() error { return k.addMachinePools(ctx, mgr, joining) },
+		agentv1.GroupVersion.WithKind("AgentReservation"): func() error { return k.addAgentReservations(mgr) },
 	} {
 		there, err := served(mgr, kind)
 		switch {
@@ -120,6 +123,12 @@ func (k *kube) addBareMetalHosts(ctx context.Context, mgr ctrl.Manager, joining 
 		return err
 	}
 	return baremetalhost.New(baremetalhost.Deps{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("agent-service")}).SetupWithManager(mgr)
+}
+
+func (k *kube) addAgentReservations(mgr ctrl.Manager) error {
+	return agentreservation.New(agentreservation.Deps{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: mgr.GetEventRecorder("agent-service"), Clock: clock.RealClock{},
+	}).SetupWithManager(mgr)
 }
 
 func (k *kube) addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
