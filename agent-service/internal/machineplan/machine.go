@@ -36,6 +36,8 @@ type Machine struct {
 	SilentSince time.Time
 	// Valid says that the host passes its validations.
 	Valid bool
+	// NoAddress names the pool of addresses that has none for the machine; empty where it needs none, or gets one.
+	NoAddress string
 	// Size is what the machine has.
 	Size Size
 	// Spread is the value of the label that the pool spreads over.

@@ -67,6 +67,10 @@ func TestMachinesThatCannotBeTakenAreCountedByWhy(t *testing.T) {
 		"for the control plane": {[]Machine{free("a", func(m *Machine) { m.Worker = false })}, "1 Agent matches; 1 not for workers"},
 		"invalid":               {[]Machine{free("a", func(m *Machine) { m.Valid = false })}, "1 Agent matches; 1 with failing validations"},
 		"going":                 {[]Machine{free("a", func(m *Machine) { m.Deleting = true })}, "1 Agent matches; 1 being deleted"},
+		"addresses are exhausted": {
+			append(many(2, func(m *Machine) { m.NoAddress = "IPPool rack-a" }), free("a", func(m *Machine) { m.Approved, m.NoAddress = false, "IPPool rack-a" })),
+			"3 Agents match; 1 not approved, 2 without an address: IPPool rack-a has none free",
+		},
 		"too few processors":    {[]Machine{free("a", func(m *Machine) { m.Size.CPUs = 2 })}, "1 Agent matches; 1 too small: 2 of 4 processors"},
 		"too small a disk":      {[]Machine{free("a", func(m *Machine) { m.Size.Disk = 50 * gb })}, "1 Agent matches; 1 too small: disk of 50 of 100 GB"},
 	} {

@@ -25,6 +25,7 @@ const (
 	tooSmall
 	notApproved
 	notValid
+	noAddress
 	obstacles
 )
 
@@ -50,6 +51,8 @@ func ofMachine(pool Pool, m *Machine) obstacle {
 		return notApproved
 	case !m.Valid:
 		return notValid
+	case m.NoAddress != "":
+		return noAddress
 	}
 	return eligible
 }
@@ -63,7 +66,7 @@ func reason(pool Pool, machines []Machine, now time.Time) string {
 	var count [obstacles]int
 	var oldest time.Time
 	var largest *Machine
-	because := ""
+	because, without := "", ""
 	for i := range machines {
 		m := &machines[i]
 		o := ofMachine(pool, m)
@@ -75,6 +78,8 @@ func reason(pool Pool, machines []Machine, now time.Time) string {
 			largest = m
 		case o == forbidden:
 			because = m.Forbidden
+		case o == noAddress:
+			without = m.NoAddress
 		}
 	}
 	var said []string
@@ -91,6 +96,7 @@ func reason(pool Pool, machines []Machine, now time.Time) string {
 		{notApproved, func() string { return "not approved" }},
 		{silent, func() string { return "silent since " + coarse(now.Sub(oldest)) }},
 		{notValid, func() string { return "with failing validations" }},
+		{noAddress, func() string { return "without an address: " + without + " has none free" }},
 		{tooSmall, func() string { return "too small: " + largest.Size.lacks(pool.Minimum) }},
 		{eligible, func() string { return "free" }},
 	} {

@@ -70,6 +70,8 @@ type Reconciler struct {
 	written ownwrites.Memory[client.ObjectKey]
 	// refusals are Agents that the API server refused.
 	refusals refusals
+	// addresses are what IPPools said of their addresses a moment ago.
+	addresses addressCounts
 }
 
 // New returns a Reconciler.
@@ -81,6 +83,7 @@ func New(d Deps) *Reconciler { return &Reconciler{Deps: d} }
 // +kubebuilder:rbac:groups=extensions.hive.openshift.io,resources=agentclusterinstalls,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

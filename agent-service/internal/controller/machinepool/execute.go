@@ -90,6 +90,9 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		if r.written.Ahead(client.ObjectKeyFromObject(seen.agents[name]), seen.agents[name].ResourceVersion) {
 			continue // it would be a conflict
 		}
+		if seen.lacksAddress(seen.agents[name]) != "" {
+			continue // those before it take the last ones
+		}
 		joins, err := r.canJoin(ctx, seen, name, cluster)
 		if err != nil || !joins && len(seen.notTaken) == maxRefused {
 			return taken, err
@@ -114,6 +117,7 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 			return taken, fmt.Errorf("binding Agent %s: %w", name, err)
 		}
 		taken = append(taken, name)
+		seen.takeAddresses(seen.agents[name])
 		logf.FromContext(ctx).Info("bound a machine", "agent", name)
 		r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeNormal, "MachineBound", "Bind", "Bound Agent %s/%s as node %s", agentNamespace(seen.pool), name, seen.agents[name].Spec.Hostname)
 	}

@@ -43,6 +43,8 @@ type snapshot struct {
 	refused bool
 	// unknown says that a machine is installed, and the cluster does not say whether its Node is Ready.
 	unknown bool
+	// addresses are those that IPPools have for machines that may be taken, by the names of the pools.
+	addresses map[string]addressCount
 	// notTaken says which Agents the API server refused to have bound, or whose machines cannot join the cluster, and why.
 	notTaken []string
 	// takesNone is why no machine can be bound to the cluster yet: the service does not know it. It is empty where that was not looked at.
@@ -145,6 +147,9 @@ func (r *Reconciler) observeMatches(ctx context.Context, seen *snapshot) error {
 			seen.agents[agent.Name] = agent
 		}
 	}
+	if err := r.observeAddresses(ctx, seen); err != nil {
+		return err
+	}
 	r.read(ctx, seen)
 	return nil
 }
@@ -186,7 +191,7 @@ func (r *Reconciler) machine(ctx context.Context, seen *snapshot, agent *agentv1
 		Deleting: !agent.DeletionTimestamp.IsZero(), Free: free(agent, state), Forbidden: seen.forbidden(agent), Approved: agent.Spec.Approved,
 		Worker: slices.Contains([]string{"", "auto-assign", "worker"}, agent.Spec.Role), SilentSince: silentSince(agent),
 		Valid: state == lifecycle.KnownUnbound && agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionValidated),
-		Size:  size(agent), Spread: agent.Labels[seen.spec().SpreadBy], DeleteFirst: marked, BoundAt: bound,
+		NoAddress: seen.lacksAddress(agent), Size: size(agent), Spread: agent.Labels[seen.spec().SpreadBy], DeleteFirst: marked, BoundAt: bound,
 		Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname)),
 	}
 	if m.Mine {

@@ -45,6 +45,7 @@ import (
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 func TestMain(m *testing.M) {
@@ -111,7 +112,7 @@ func (s *service) is(do func()) {
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme, ipamv1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	return scheme
