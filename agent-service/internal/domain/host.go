@@ -108,9 +108,23 @@ type Host struct {
 	ReleaseMovedAt time.Time `json:",omitzero"`
 	// Addressing is of the last installation, zero where the InfraEnv names no pools.
 	Addressing Addressing `json:",omitzero"`
+	// Stated is the spec of an Agent that changed the host last, zero for none.
+	Stated SpecVersion `json:",omitzero"`
 	HostSettings
 	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
 	Revision int64
+}
+
+// SpecVersion is the spec of a custom resource at a time.
+type SpecVersion struct {
+	// UID is of the object, Generation its metadata.generation.
+	UID        string
+	Generation int64
+}
+
+// Before is true for a spec that the object of another one had earlier.
+func (v SpecVersion) Before(other SpecVersion) bool {
+	return v.UID == other.UID && v.Generation < other.Generation
 }
 
 // HostSettings are what a user states of a host.

@@ -19,6 +19,10 @@ type DesiredHost struct {
 	ClusterID string
 	// Leaves frees the host, where ClusterID is empty, also from the cluster of its InfraEnv: it is deleted when it has left.
 	Leaves bool
+	// Spec is the spec of the Agent that states it. One that is older than the spec that changed the host last, as in the cache of a replica that is behind, is refused, but for one that is
+	// Current, as after a restore of the API server's data: the API server has no later one.
+	Spec    domain.SpecVersion
+	Current bool
 	// HostSettings replace those of the host, but for SkipFormattingDisks. A role of auto-assign leaves the one alone that an installation assigned.
 	domain.HostSettings
 }
@@ -40,12 +44,16 @@ func (d *DesiredHost) holds(h *domain.Host) bool {
 }
 
 // ApplyDesired binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
-// host is as it is desired, and no transaction is needed to see that. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
+// host is as it is desired, and no transaction is needed to see that. Conflict SpecOutdated where a later spec was applied; other Conflicts and Invalid are those of BindHost, MoveHost,
+// UnbindHost and UpdateHost.
 func (s *Hosts) ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired DesiredHost) (*domain.Host, error) {
 	if h, err := s.GetHost(ctx, by, key); by.Admin && (err != nil || desired.holds(h)) {
 		return h, err
 	}
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
+		if desired.Spec.Before(h.Stated) && !desired.Current {
+			return domain.Refuse(domain.Conflict, "SpecOutdated", "a later spec was applied to host %s", h.HostID)
+		}
 		if err := w.Place(ctx, by, h, desired.ClusterID, desired.Leaves); err != nil {
 			return err
 		}
@@ -56,6 +64,7 @@ func (s *Hosts) ApplyDesired(ctx context.Context, by domain.Principal, key domai
 		if h.ClusterID != "" { // what is stated is stated of the free host, too
 			h.FreeHostname = settings.RequestedHostname
 		}
+		h.Stated = desired.Spec
 		return nil
 	}, desired.ClusterID)
 }

@@ -63,6 +63,41 @@ func TestADesiredHostIsAppliedWholeOrNotAtAll(t *testing.T) {
 	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
 }
 
+// The cache of another replica may show an Agent as it was before: what is out of date neither frees nor binds a host.
+func TestAFormerSpecIsNotApplied(t *testing.T) {
+	w := newTestEnv(t)
+	c, err := w.CreateCluster(t.Context(), admin, domain.NewCluster{
+		ID: uuid.NewString(), Name: "c", Kube: domain.KubeRef{Namespace: "n", Name: "c"}, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},
+	})
+	require.NoError(t, err)
+	key := w.register(w.infraEnv(alice), "n1")
+	state := func(clusterID, agent string, generation int64, current bool) error {
+		_, err := w.ApplyDesired(t.Context(), domain.Kubernetes, key, service.DesiredHost{
+			ClusterID: clusterID, Spec: domain.SpecVersion{UID: agent, Generation: generation}, Current: current,
+		})
+		return err
+	}
+	is := func(want string) {
+		t.Helper()
+		h, err := w.GetHost(t.Context(), domain.Kubernetes, key)
+		require.NoError(t, err)
+		assert.Equal(t, want, h.ClusterID)
+	}
+	require.NoError(t, state("", "a", 1, false))
+	require.NoError(t, state(c.ID, "a", 2, false))
+	require.Equal(t, "SpecOutdated", domain.ReasonOf(state("", "a", 1, false)))
+	is(c.ID)
+	require.NoError(t, state("", "a", 3, false))
+	require.Equal(t, "SpecOutdated", domain.ReasonOf(state(c.ID, "a", 2, false)))
+	is("")
+	require.NoError(t, state("", "a", 2, false), "it changes nothing")
+	require.NoError(t, state(c.ID, "a", 2, true), "the API server has no later one")
+	is(c.ID)
+	require.NoError(t, state("", "a", 3, false))
+	require.NoError(t, state(c.ID, "b", 1, false), "the Agent was made again")
+	is(c.ID)
+}
+
 func TestADesiredHostKeepsBindingsOfREST(t *testing.T) {
 	w := newTestEnv(t)
 	c := w.cluster(alice)

@@ -28,6 +28,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/ownwrites"
 )
 
@@ -121,6 +122,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 		seen.obstacle = domain.Refuse(domain.Invalid, clusterNotFound, "the service lost its data, and has not got ClusterDeployment %s, which the host was installed in, back from its AgentClusterInstall yet", ClusterKey(seen.agent))
 	case seen.host != nil:
 		seen.obstacle = r.state(ctx, seen)
+		if outcome.IsAgain(seen.obstacle) {
+			return ctrl.Result{}, outcome.Pace(seen.obstacle, lookSoon) // the cache will tell before
+		}
 		if domain.ReasonOf(seen.obstacle) == clusterNotFound && justBound(seen.agent, time.Now()) {
 			return ctrl.Result{RequeueAfter: clusterFollows}, nil
 		}
@@ -146,12 +150,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 // So often a host is looked at, too, that its cluster keeps while it is installed: the end of that is no change of the host.
 const look = time.Minute
 
-// lookSoon is how often an Agent is looked at whose InfraEnv the service lost with its data.
+// lookSoon is how often an Agent is looked at whose InfraEnv the service lost with its data, or that the cache shows as it was before another replica applied its spec.
 const lookSoon = 2 * time.Second
 
 const (
 	clusterInstalling = "ClusterInstalling"
 	clusterNotFound   = "ClusterNotFound"
+	specOutdated      = "SpecOutdated"
 )
 
 // A MachinePool may make the AgentClusterInstall with which the service learns of the cluster just before it binds machines: that the cluster is not

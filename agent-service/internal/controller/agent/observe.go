@@ -6,6 +6,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +19,15 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // uuidLength is of the id of a host, with which the name of an Agent begins.
 const uuidLength = 36
 
 const infraEnvKind = "InfraEnv"
+
+var errBehind = errors.New("the cache shows a former spec of the Agent")
 
 // snapshot is all that is known of one host.
 type snapshot struct {
@@ -149,6 +153,13 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 		return err
 	}
 	host, err := r.Service.ApplyDesired(ctx, domain.Kubernetes, seen.key, desired)
+	if domain.ReasonOf(err) == specOutdated {
+		if err := r.isCurrent(ctx, seen.agent); err != nil {
+			return err
+		}
+		desired.Current = true
+		host, err = r.Service.ApplyDesired(ctx, domain.Kubernetes, seen.key, desired)
+	}
 	if domain.ReasonOf(err) == clusterNotFound {
 		return domain.Refuse(domain.Invalid, clusterNotFound, "no AgentClusterInstall names ClusterDeployment %s yet, or the SpecSynced of the one that does says what is wrong", ClusterKey(seen.agent))
 	}
@@ -170,6 +181,19 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
+// isCurrent is nil where the API server has the spec that the cache shows, although a later one was applied: its data was restored. Otherwise the cache is behind.
+func (r *Reconciler) isCurrent(ctx context.Context, cached *agentv1.Agent) error {
+	live := &agentv1.Agent{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Agent %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	if live.UID != cached.UID || live.Generation != cached.Generation {
+		return outcome.Again(errBehind)
+	}
+	return nil
+}
+
 // ClusterKey is the ClusterDeployment that the Agent is for, empty for none.
 func ClusterKey(agent *agentv1.Agent) client.ObjectKey {
 	ref := agent.Spec.ClusterDeploymentName
@@ -182,7 +206,7 @@ func ClusterKey(agent *agentv1.Agent) client.ObjectKey {
 // desired is what the spec states, in the types of the service.
 func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service.DesiredHost, error) {
 	spec := &agent.Spec
-	desired := service.DesiredHost{HostSettings: domain.HostSettings{
+	desired := service.DesiredHost{Spec: domain.SpecVersion{UID: string(agent.UID), Generation: agent.Generation}, HostSettings: domain.HostSettings{
 		Approved: spec.Approved, Role: spec.Role, RequestedHostname: spec.Hostname, MachineConfigPool: spec.MachineConfigPool,
 		InstallationDiskID: spec.InstallationDiskID, InstallationDiskPath: spec.InstallationDiskPath, InstallerArgs: spec.InstallerArgs,
 		IgnitionConfigOverrides: spec.IgnitionConfigOverrides,
