@@ -57,7 +57,7 @@ func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 
 // restore brings back an installed host that the service lost with its data. Until its cluster is back, the status keeps what it says of the installation.
 func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
-	if lostRelease(seen.agent, seen.host) {
+	if LostRelease(seen.agent, seen.host) {
 		return r.restoreRelease(ctx, seen)
 	}
 	if !InstalledBefore(seen.agent, seen.host) || ClusterKey(seen.agent).Name == "" {
@@ -146,8 +146,8 @@ func addressesOf(interfaces []agentv1.Interface) []string {
 	return cut(found, maxAddresses)
 }
 
-// lostRelease is true for an Agent whose status says that its machine is not free yet, where the host h knows of no release: the service lost its data since, or works with those of before.
-func lostRelease(agent *agentv1.Agent, h *domain.Host) bool {
+// LostRelease is true for an Agent whose status says that its machine is not free yet, where the host h knows of no release: the service lost its data since, or works with those of before.
+func LostRelease(agent *agentv1.Agent, h *domain.Host) bool {
 	said := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
 	return h != nil && h.ClusterID == "" && h.Release.StartedAt.IsZero() && said != nil && said.Status == corev1.ConditionFalse &&
 		said.LastTransitionTime.After(h.ReleaseMovedAt)

@@ -80,7 +80,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil || seen == nil {
 		return ctrl.Result{}, err
 	}
-	if agent.InstalledBefore(owner, seen.Host) { // the service lost its data since: the host is restored as installed, with the addresses of its claims
+	// Where the service lost its data since, the host is restored as installed, or as one that is not wiped yet, with the addresses of its claims.
+	if agent.InstalledBefore(owner, seen.Host) || agent.LostRelease(owner, seen.Host) {
 		return ctrl.Result{RequeueAfter: r.LookInterval}, nil
 	}
 	if err := r.execute(ctx, owner, found, seen, addressplan.Plan(seen)); err != nil {

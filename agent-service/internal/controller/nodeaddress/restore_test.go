@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,11 +36,19 @@ func TestAnInstalledMachineKeepsItsAddressesWhenTheDatabaseIsLost(t *testing.T) 
 	const id = "00000000-0000-0000-0000-000000000001"
 	installed := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for sentence, test := range map[string]struct {
-		host domain.Host
-		gone bool
+		host   domain.Host
+		change func(*agentv1.AgentStatus)
+		gone   bool
 	}{
-		"free, as far as the service knows": {domain.Host{State: lifecycle.DiscoveringUnbound}, false},
-		"freed since it was installed":      {domain.Host{State: lifecycle.KnownUnbound, InstalledAt: installed}, true},
+		"free, as far as the service knows": {host: domain.Host{State: lifecycle.DiscoveringUnbound}},
+		"freed since it was installed":      {host: domain.Host{State: lifecycle.KnownUnbound, InstalledAt: installed}, gone: true},
+		"on its way back, and not wiped yet": {
+			host: domain.Host{State: lifecycle.DiscoveringUnbound},
+			change: func(s *agentv1.AgentStatus) {
+				s.DebugInfo.EventsURL, s.Progress = "", agentv1.HostProgress{}
+				agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: agentv1.ConditionReleased, Status: corev1.ConditionFalse, Reason: agentv1.ReasonRebooting}, metav1.NewTime(installed))
+			},
+		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -51,6 +60,9 @@ func TestAnInstalledMachineKeepsItsAddressesWhenTheDatabaseIsLost(t *testing.T) 
 					DebugInfo: agentv1.AgentDebugInfo{EventsURL: "https://s/v2/events?cluster_id=c&host_id=h"},
 					Progress:  agentv1.HostProgress{CurrentStage: string(lifecycle.StageDone), StageUpdateTime: &metav1.Time{Time: installed}},
 				},
+			}
+			if test.change != nil {
+				test.change(&one.Status)
 			}
 			infraEnv := &agentv1.InfraEnv{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "e", UID: "e"}, Spec: agentv1.InfraEnvSpec{NodeAddresses: []agentv1.NodeAddressPool{{Name: "rack"}}},
