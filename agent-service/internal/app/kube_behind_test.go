@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/faultinject"
@@ -177,7 +178,7 @@ func TestAReplicaThatIsBehindNeitherBindsNorFrees(t *testing.T) {
 	w.says(agent, agentv1.ConditionValidated, agentv1.ReasonValidationsPassing)
 	behind := func(cluster *agentv1.ClusterReference, binds, frees int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return g.has(`"resourceVersion":"` + agent.ResourceVersion + `"`) }, kubePatience, 50*time.Millisecond, "it sees the Agent")
+		g.settled(w, agent)
 		g.hold()
 		defer g.open()
 		change(w.cluster, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = cluster })
@@ -186,10 +187,27 @@ func TestAReplicaThatIsBehindNeitherBindsNorFrees(t *testing.T) {
 				w.told("host_bind_succeeded") > binds || w.told("host_unbind_succeeded") > frees
 		}, kubePatience, 50*time.Millisecond, "both replicas act")
 		assert.Equal(t, []int64{binds, frees}, []int64{w.told("host_bind_succeeded"), w.told("host_unbind_succeeded")}, "bound and freed")
-		w.until(agent, "the Agent says so", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionBound) == (cluster != nil) })
+		w.until(agent, "the Agent says so", func() bool {
+			return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionBound) == (cluster != nil)
+		})
 	}
 	behind(&agentv1.ClusterReference{Name: blue.Name}, 1, 0)
 	behind(nil, 1, 1)
+}
+
+// settled waits until an Agent does not change any more, and its watches show it as it is: a replica does nothing about an Agent while its cache lacks a write of its own.
+func (g *gate) settled(w *crashEnv, agent *agentv1.Agent) {
+	w.Helper()
+	last, since := "", time.Now()
+	require.Eventually(w, func() bool {
+		if w.user.Get(w.Context(), client.ObjectKeyFromObject(agent), agent) != nil {
+			return false
+		}
+		if agent.ResourceVersion != last {
+			last, since = agent.ResourceVersion, time.Now()
+		}
+		return time.Since(since) > 2*time.Second && g.has(`"resourceVersion":"`+last+`"`)
+	}, kubePatience, 50*time.Millisecond, "the Agent changes on and on")
 }
 
 // replicaThrough runs a process that reaches the API server in another way, until the test ends.

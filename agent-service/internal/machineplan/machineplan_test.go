@@ -71,8 +71,8 @@ func TestMachinesThatCannotBeTakenAreCountedByWhy(t *testing.T) {
 			append(many(2, func(m *Machine) { m.NoAddress = "IPPool rack-a" }), free("a", func(m *Machine) { m.Approved, m.NoAddress = false, "IPPool rack-a" })),
 			"3 Agents match; 1 not approved, 2 without an address: IPPool rack-a has none free",
 		},
-		"too few processors":    {[]Machine{free("a", func(m *Machine) { m.Size.CPUs = 2 })}, "1 Agent matches; 1 too small: 2 of 4 processors"},
-		"too small a disk":      {[]Machine{free("a", func(m *Machine) { m.Size.Disk = 50 * gb })}, "1 Agent matches; 1 too small: disk of 50 of 100 GB"},
+		"too few processors": {[]Machine{free("a", func(m *Machine) { m.Size.CPUs = 2 })}, "1 Agent matches; 1 too small: 2 of 4 processors"},
+		"too small a disk":   {[]Machine{free("a", func(m *Machine) { m.Size.Disk = 50 * gb })}, "1 Agent matches; 1 too small: disk of 50 of 100 GB"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := Plan(Pool{Replicas: 1, Minimum: minimum}, test.machines, now)

@@ -93,10 +93,10 @@ func TestAddressesThatMachinesWaitForAreNotFree(t *testing.T) {
 		others []*agentv1.Agent
 		lacks  bool
 	}{
-		"one is free":               {status: ipamv1.IPPoolStatus{Free: new(int64(1))}},
-		"none is free":              {status: ipamv1.IPPoolStatus{Free: new(int64(0))}, lacks: true},
-		"it does not say":           {},
-		"another machine waits":     {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Insufficient, "c", assigned(corev1.ConditionFalse, ""))}, true},
+		"one is free":                {status: ipamv1.IPPoolStatus{Free: new(int64(1))}},
+		"none is free":               {status: ipamv1.IPPoolStatus{Free: new(int64(0))}, lacks: true},
+		"it does not say":            {},
+		"another machine waits":      {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Insufficient, "c", assigned(corev1.ConditionFalse, ""))}, true},
 		"another was bound just now": {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "c")}, true},
 		"another got it since":       {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Known, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, true},
 		"another has one": {

@@ -190,7 +190,7 @@ func (r *Reconciler) machine(ctx context.Context, seen *snapshot, agent *agentv1
 		Name: agent.Name, Mine: takenBy(agent) == seen.key, Bound: cluster.Name != "", Ours: cluster == seen.clusterKey(), Reserved: reserved,
 		Deleting: !agent.DeletionTimestamp.IsZero(), Free: free(agent, state), Forbidden: seen.forbidden(agent), Approved: agent.Spec.Approved,
 		Worker: slices.Contains([]string{"", "auto-assign", "worker"}, agent.Spec.Role), SilentSince: silentSince(agent),
-		Valid: state == lifecycle.KnownUnbound && agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionValidated),
+		Valid:     state == lifecycle.KnownUnbound && agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionValidated),
 		NoAddress: seen.lacksAddress(agent), Size: size(agent), Spread: agent.Labels[seen.spec().SpreadBy], DeleteFirst: marked, BoundAt: bound,
 		Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname)),
 	}

@@ -141,31 +141,51 @@ func (s *lateStatus) Write(p []byte) (int, error) {
 }
 
 // VisitGetClusterResponse implements api.GetClusterResponseObject.
-func (c *Cluster) VisitGetClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusOK) }
+func (c *Cluster) VisitGetClusterResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusOK)
+}
 
 // VisitRegisterClusterResponse implements api.RegisterClusterResponseObject.
-func (c *Cluster) VisitRegisterClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusCreated) }
+func (c *Cluster) VisitRegisterClusterResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusCreated)
+}
 
 // VisitImportClusterResponse implements api.ImportClusterResponseObject.
-func (c *Cluster) VisitImportClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusCreated) }
+func (c *Cluster) VisitImportClusterResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusCreated)
+}
 
 // VisitUpdateClusterResponse implements api.UpdateClusterResponseObject.
-func (c *Cluster) VisitUpdateClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusCreated) }
+func (c *Cluster) VisitUpdateClusterResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusCreated)
+}
 
 // VisitAllowAddHostsResponse implements api.AllowAddHostsResponseObject.
-func (c *Cluster) VisitAllowAddHostsResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+func (c *Cluster) VisitAllowAddHostsResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusAccepted)
+}
 
 // VisitAllowAddWorkersResponse implements api.AllowAddWorkersResponseObject.
-func (c *Cluster) VisitAllowAddWorkersResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+func (c *Cluster) VisitAllowAddWorkersResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusAccepted)
+}
 
 // VisitInstallClusterResponse implements api.InstallClusterResponseObject.
-func (c *Cluster) VisitInstallClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+func (c *Cluster) VisitInstallClusterResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusAccepted)
+}
 
 // VisitCancelInstallationResponse implements api.CancelInstallationResponseObject.
-func (c *Cluster) VisitCancelInstallationResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+func (c *Cluster) VisitCancelInstallationResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusAccepted)
+}
 
 // VisitResetClusterResponse implements api.ResetClusterResponseObject.
-func (c *Cluster) VisitResetClusterResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+func (c *Cluster) VisitResetClusterResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusAccepted)
+}
 
 // VisitCompleteInstallationResponse implements api.CompleteInstallationResponseObject.
-func (c *Cluster) VisitCompleteInstallationResponse(w http.ResponseWriter) error { return c.visit(w, http.StatusAccepted) }
+func (c *Cluster) VisitCompleteInstallationResponse(w http.ResponseWriter) error {
+	return c.visit(w, http.StatusAccepted)
+}
