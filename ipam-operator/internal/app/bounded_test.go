@@ -87,7 +87,9 @@ func TestConversionsDoNotCostTogether(t *testing.T) {
 	for range 2 {
 		group.Go(func() {
 			status, err := post(t, url, http.NoBody)
-			assert.NoError(t, err)
+			if err != nil {
+				t.Error(err)
+			}
 			assert.Equal(t, http.StatusOK, status)
 		})
 	}
