@@ -32,10 +32,9 @@ CGO := $(if $(RACE),CGO_ENABLED=1 GOFLAGS="$$RACE_GOFLAGS")
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
 # What tests start lives for seconds or minutes, API servers above all: less collection saves a seventh of their processor time, and the limit keeps large ones small.
 COLLECT := GOGC=1000 GOMEMLIMIT=1GiB
-# All tests, the longest suites first: a long one that begins late ends alone, and processors are idle beside it.
-TESTED := discovery-operator agent-service ipam-operator pool-operator
-SHORTER := apis kubectl-muster hack/build
-SUITES := $(addprefix test-,$(TESTED)) journeys-e2e $(addprefix unraced-,$(OPERATORS) hack/build) race-for-machines $(addprefix test-,$(SHORTER)) $(addprefix journeys-,$(ALONE))
+TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
+# All tests of modules, the longest first.
+SUITES := $(addprefix test-,$(TESTED)) $(addprefix unraced-,$(OPERATORS) hack/build) race-for-machines
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of build flags: hack/env says which and why.
@@ -126,15 +125,13 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 ##@ Test
 
-# What runs beside all others because it mostly waits: journeys-kind.
+# What runs at the end beside the journeys, which leave processors idle: journeys-kind.
 BESIDE ?=
 
 test: prerequisites controlplane build $(BIN)/raced live-image-if-possible ramdisk-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@rm -rf $(LOGS)
-	@$(if $(BESIDE),$(MAKE) $(BESIDE) & beside=$$!;) failed=; \
-	$(MAKE) -k -j$(JOBS) $(MADE) $(SUITES) || failed=1; \
-	$(if $(BESIDE),wait $$beside || failed=1;) \
-	[ -z "$$failed" ] || { echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
+	@$(MAKE) -k -j$(JOBS) $(MADE) $(SUITES) $(addprefix journeys-,e2e $(ALONE)) $(BESIDE) || { \
+		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
 
 # Prerequisites of suites that are made before. A suite that waits for one, however shortly, comes after all others: the longest would be last, and alone.
 MADE := $(addprefix -o ,controlplane scheduler $(BIN)/raced $(BIN)/dex)
@@ -154,7 +151,7 @@ scheduler: $(BIN)/progress
 	@hack/controlplane/build kube-scheduler >/dev/null
 
 test-modules: controlplane build $(BIN)/raced ## Tests of every module, API tier included.
-	@$(MAKE) -j$(JOBS) $(MADE) $(filter-out journeys-%,$(SUITES))
+	@$(MAKE) -j$(JOBS) $(MADE) $(SUITES)
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@go -C agent-service test -count=1 -timeout=20m ./boot/...
@@ -216,7 +213,7 @@ test-short: ## Only the tests that need no control plane.
 ARTIFACTS := $(BIN)/artifacts
 artifacts = $(if $(filter agent-service,$*),-artifacts -outputdir=$(ARTIFACTS))
 
-$(addprefix test-,$(TESTED) $(SHORTER)): test-%: controlplane $(BIN)/raced
+$(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@mkdir -p $(LOGS) $(ARTIFACTS)
 	@echo "== $*"
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
