@@ -26,7 +26,7 @@ JOBS ?= 3
 # start goroutines, select, lock, or have code called in goroutines of others (servers, managers, caches): bin/raced derives the
 # list from the sources. Rules, parsers and types run without it: "bin/raced -not MODULE" lists those packages.
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
-CGO := $(if $(RACE),CGO_ENABLED=1 GOFLAGS="$$RACE_GOFLAGS")
+CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time. "make lint" vets: here it would vet each dependency
 # twice more, with the race detector and without.
 TEST_FLAGS ?= -vet=off -ldflags=-w -shuffle=on -timeout=45m
@@ -42,7 +42,6 @@ export GOWORK := $(shell . hack/env && echo "$$GOWORK")
 export GOTOOLCHAIN := $(shell . hack/env && echo "$$GOTOOLCHAIN")
 export CGO_ENABLED := $(shell . hack/env && echo "$$CGO_ENABLED")
 export GOFLAGS := $(shell . hack/env && echo "$$GOFLAGS")
-export RACE_GOFLAGS := $(shell . hack/env && echo "$$RACE_GOFLAGS")
 export PATH := $(BIN):$(PATH)
 
 ##@ Use
