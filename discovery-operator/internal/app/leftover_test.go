@@ -84,8 +84,8 @@ func TestACustomDeploymentOfAnotherOperatorEnds(t *testing.T) {
 func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 	w := newTestEnv(t)
 	_, h, _ := w.available()
-	image := w.leftover(h, "DataImage", "dataimage.metal3.io", "example.com/other")
-	ramdisk := w.leftover(h, "PreprovisioningImage", "baremetalhost.metal3.io/preprovisioningImage", "preprovisioningimage.metal3.io")
+	image := leftover(w, h, "DataImage", "dataimage.metal3.io", "example.com/other")
+	ramdisk := leftover(w, h, "PreprovisioningImage", "baremetalhost.metal3.io/preprovisioningImage", "preprovisioningimage.metal3.io")
 	secret := func(name string) *corev1.Secret {
 		s := &corev1.Secret{Data: map[string][]byte{"username": []byte("admin"), "password": []byte("right")}}
 		s.Namespace, s.Name, s.Finalizers = h.Namespace, name, []string{"baremetalhost.metal3.io/secret"}
@@ -114,7 +114,7 @@ func TestFinalizersOfAnotherOperatorGoWithTheHost(t *testing.T) {
 func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
 	w := newTestEnv(t)
 	_, h, _ := w.available()
-	w.defined("DataImage")
+	defined(w, "DataImage")
 	secret := &corev1.Secret{Data: map[string][]byte{"networkData": []byte("links: []")}}
 	secret.Namespace, secret.Name, secret.Finalizers = h.Namespace, "network", []string{metal3v1.SecretFinalizer}
 	require.NoError(t, w.Create(t.Context(), secret))
@@ -138,9 +138,9 @@ func TestAHostGoesWithoutTheRightToTakeFinalizersOff(t *testing.T) {
 }
 
 // leftover makes an object of a kind of baremetal-operator that has the name of a host.
-func (w *testEnv) leftover(h *metal3v1.BareMetalHost, kind string, finalizers ...string) *unstructured.Unstructured {
+func leftover(w *testEnv, h *metal3v1.BareMetalHost, kind string, finalizers ...string) *unstructured.Unstructured {
 	w.Helper()
-	w.defined(kind)
+	defined(w, kind)
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "metal3.io/v1alpha1", "kind": kind}}
 	o.SetNamespace(h.Namespace)
 	o.SetName(h.Name)
@@ -150,7 +150,7 @@ func (w *testEnv) leftover(h *metal3v1.BareMetalHost, kind string, finalizers ..
 }
 
 // defined makes the definition of a kind, as far as it matters here.
-func (w *testEnv) defined(kind string) {
+func defined(w *testEnv, kind string) {
 	w.Helper()
 	one := strings.ToLower(kind)
 	require.NoError(w, client.IgnoreAlreadyExists(w.Create(w.Context(), &unstructured.Unstructured{Object: map[string]any{
