@@ -48,12 +48,9 @@ type Build struct {
 func (b Build) Run(ctx context.Context) error {
 	started := time.Now()
 	view := &view{line: Line{Out: b.Out, Terminal: b.Terminal, Last: started}, label: b.Label, tests: b.Tests, started: started, parallel: runtime.GOMAXPROCS(0)}
-	// Listing takes about a second. It downloads modules that are missing.
-	listed, err := view.watch(b.command(ctx, b.list()))
-	if err != nil {
-		return fmt.Errorf("listing the packages of %s: %w", b.Label, err)
+	if err := b.look(ctx, view); err != nil {
+		return err
 	}
-	view.expect(listed)
 	if len(view.stale) > 0 {
 		end, err := b.takeTurn(ctx, view)
 		if err != nil {
@@ -61,10 +58,9 @@ func (b Build) Run(ctx context.Context) error {
 		}
 		defer end()
 		// What was compiled meanwhile is cached now.
-		if listed, err = view.watch(b.command(ctx, b.list())); err != nil {
-			return fmt.Errorf("listing the packages of %s: %w", b.Label, err)
+		if err := b.look(ctx, view); err != nil {
+			return err
 		}
-		view.expect(listed)
 	}
 	if len(view.stale) > 0 {
 		view.line.Say(fmt.Sprintf("%s: %d of %d packages have to be compiled", b.Label, len(view.stale), view.all))
@@ -82,6 +78,16 @@ func (b Build) Run(ctx context.Context) error {
 	if len(view.stale) > 0 {
 		view.line.Say(fmt.Sprintf("%s: done in %.0f s", b.Label, time.Since(started).Seconds()))
 	}
+	return nil
+}
+
+// look finds what has to be compiled. It takes about a second, and downloads modules that are missing.
+func (b Build) look(ctx context.Context, view *view) error {
+	listed, err := view.watch(b.command(ctx, b.list()))
+	if err != nil {
+		return fmt.Errorf("listing the packages of %s: %w", b.Label, err)
+	}
+	view.expect(listed)
 	return nil
 }
 
