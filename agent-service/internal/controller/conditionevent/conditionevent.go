@@ -6,15 +6,13 @@ package conditionevent
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
-)
 
-// maxNote is how many bytes the note of an event may have.
-const maxNote = 1024
+	"github.com/muster-io/muster/apis/truncate"
+)
 
 // Rule says which reasons of a condition become events. The reason of the event is that of the condition, and so is its sentence.
 type Rule struct {
@@ -41,9 +39,9 @@ func Publish(recorder events.EventRecorder, object, related runtime.Object, rule
 			}
 			switch {
 			case slices.Contains(rule.Normal, now.Reason) && was.Reason != now.Reason:
-				recorder.Eventf(object, related, corev1.EventTypeNormal, now.Reason, rule.Action, "%s", note(now.Message))
+				recorder.Eventf(object, related, corev1.EventTypeNormal, now.Reason, rule.Action, "%s", truncate.Note(now.Message))
 			case slices.Contains(rule.Warning, now.Reason) && was != now:
-				recorder.Eventf(object, related, corev1.EventTypeWarning, now.Reason, rule.Action, "%s", note(now.Message))
+				recorder.Eventf(object, related, corev1.EventTypeWarning, now.Reason, rule.Action, "%s", truncate.Note(now.Message))
 			}
 		}
 	}
@@ -56,12 +54,4 @@ func find(conditions []Condition, kind string) Condition {
 		}
 	}
 	return Condition{}
-}
-
-// note cuts a sentence that is too long for an event.
-func note(message string) string {
-	if len(message) <= maxNote {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxNote-len("…")], "") + "…"
 }

@@ -4,9 +4,7 @@
 package conditionevent
 
 import (
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"k8s.io/client-go/tools/events"
@@ -46,12 +44,4 @@ func TestChangedConditionsBecomeEvents(t *testing.T) {
 			assert.Equal(t, one.want, published)
 		})
 	}
-}
-
-func TestLongSentencesFitIntoAnEvent(t *testing.T) {
-	cut := note(strings.Repeat("é", 1000))
-	assert.LessOrEqual(t, len(cut), maxNote)
-	assert.True(t, utf8.ValidString(cut))
-	assert.True(t, strings.HasSuffix(cut, "é…"))
-	assert.Equal(t, "short", note("short"))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/truncate"
 )
 
 // Most that a status says of machines.
@@ -130,12 +131,7 @@ func rank(phase machineplan.Phase) int {
 	return 0
 }
 
-func cut(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
-}
+func cut(message string) string { return truncate.To(message, maxMessage) }
 
 func condition(kind string, status corev1.ConditionStatus, reason, message string) hivev1.Condition {
 	return hivev1.Condition{Type: kind, Status: status, Reason: reason, Message: message}

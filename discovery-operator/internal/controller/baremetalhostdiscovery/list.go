@@ -18,6 +18,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/truncate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -42,7 +43,7 @@ func (r *Reconciler) list(ctx context.Context, o *observation, d inventory.Decis
 func shortened(verdicts []inventory.Verdict) []inventory.Verdict {
 	out := make([]inventory.Verdict, 0, len(verdicts))
 	for _, v := range verdicts {
-		v.Message = cut(v.Message, 512)
+		v.Message = truncate.To(v.Message, 512)
 		out = append(out, v)
 	}
 	return out

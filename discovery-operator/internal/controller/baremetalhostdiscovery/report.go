@@ -23,6 +23,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/truncate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -116,7 +117,7 @@ func statusOf(o *observation, d inventory.Decision) metal3v1.BareMetalHostDiscov
 		counts[v.Reason]++
 		if len(status.Machines) < maxMachines {
 			status.Machines = append(status.Machines, metal3v1.MachineReport{
-				Node: v.Node, BootMAC: v.BootMAC, Name: v.Name, Reason: v.Reason, Message: cut(v.Message, 512),
+				Node: v.Node, BootMAC: v.BootMAC, Name: v.Name, Reason: v.Reason, Message: truncate.To(v.Message, 512),
 			})
 		}
 	}
@@ -128,19 +129,12 @@ func statusOf(o *observation, d inventory.Decision) metal3v1.BareMetalHostDiscov
 	return status
 }
 
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
-}
-
 // conditions explains how things are.
 func conditions(status *metal3v1.BareMetalHostDiscoveryStatus, o *observation, d inventory.Decision) {
 	generation := o.discovery.Generation
 	set := func(kind string, ok metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: ok, Reason: reason, Message: cut(message, 1024), ObservedGeneration: generation,
+			Type: kind, Status: ok, Reason: reason, Message: truncate.To(message, 1024), ObservedGeneration: generation,
 		})
 	}
 	endpoint, reason, message := endpointOf(o)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +17,7 @@ import (
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/ownwrites"
+	"github.com/muster-io/muster/apis/truncate"
 )
 
 // writer writes ClusterDeployments: parts of the object, and the part of the status that is one controller's to say.
@@ -102,20 +102,9 @@ func (w *writer) announce(cluster *hivev1.ClusterDeployment, status hivev1.Clust
 			continue
 		}
 		if kind, ok := eventType(c); ok {
-			w.recorder.Eventf(cluster, nil, kind, c.Reason, "Report", "%s", note(c.Message))
+			w.recorder.Eventf(cluster, nil, kind, c.Reason, "Report", "%s", truncate.Note(c.Message))
 		}
 	}
-}
-
-// maxNote is how long the note of an event may be, in bytes. The API server refuses a longer one.
-const maxNote = 1024
-
-// note cuts a sentence that is too long for an event.
-func note(message string) string {
-	if len(message) <= maxNote {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxNote-len("…")], "") + "…"
 }
 
 // eventType says whether a condition is an outcome worth an event, and of which type.
