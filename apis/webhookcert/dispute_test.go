@@ -5,6 +5,7 @@ package webhookcert
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +20,10 @@ import (
 
 // TestTwoWritersOfAWebhookDoNotRace: each of two operators of one name, or an operator and a GitOps tool, is woken by what the other one writes.
 func TestTwoWritersOfAWebhookDoNotRace(t *testing.T) {
+	synctest.Test(t, twoWritersOfAWebhook) // no time passes but what they wait for
+}
+
+func twoWritersOfAWebhook(t *testing.T) {
 	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "hosts.example.com"}}}
 	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(webhook).Build()
 	rotator := func(namespace string) *CertRotator {
