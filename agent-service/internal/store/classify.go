@@ -10,11 +10,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	sqlite "modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
@@ -24,6 +23,9 @@ var errStale = errors.New("another transaction was in the way")
 
 // readOnly is the code of a server that writes nothing: a standby that the address leads to during a failover, or a primary that was made so, as providers do where its disk is full.
 const readOnly = "25006"
+
+// fileAway are the result codes of SQLite for a file that cannot be read or written at the moment: SQLITE_BUSY, _LOCKED, _READONLY, _IOERR, _FULL and _CANTOPEN.
+var fileAway = []int{5, 6, 8, 10, 13, 14}
 
 // repeatable is true for errors that the same transaction may not meet again.
 func repeatable(err error) bool {
@@ -51,12 +53,8 @@ func away(err error) bool {
 		// Connection exceptions, insufficient resources, operator intervention.
 		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57") || pg.Code == readOnly
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch lite.Code() & 0xff {
-		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
-			return true
-		}
-		return false
+	if code, ok := resultCode(err); ok {
+		return slices.Contains(fileAway, code)
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +26,6 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	_ "modernc.org/sqlite"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
@@ -113,10 +111,9 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	}
 	pragmas := []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	open := func(connections int, lock string, more ...string) (*bun.DB, error) {
-		query := url.Values{"_pragma": slices.Concat(pragmas, more), "_time_format": {"sqlite"}, "_txlock": {lock}}
-		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: absolute}).EscapedPath()+"?"+query.Encode())
+		db, err := openFile(absolute, lock, slices.Concat(pragmas, more))
 		if err != nil {
-			return nil, fmt.Errorf("opening the database: %w", err)
+			return nil, err
 		}
 		db.SetMaxOpenConns(connections)
 		db.SetMaxIdleConns(connections)

@@ -31,7 +31,8 @@ var withoutGoroutines = []string{
 	"sigs.k8s.io/controller-runtime/pkg/scheme",
 }
 
-// Split returns the import paths of a module's packages: those that need the race detector, and the others.
+// Split returns the import paths of a module's packages: those that need the race detector, and those that need to run without it.
+// A package that has other code for builds with the detector is both: what ships is tested, too.
 func Split(ctx context.Context, dir string) (raced, plain []string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{.ImportPath}} {{.Dir}}", "./...")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -41,35 +42,36 @@ func Split(ctx context.Context, dir string) (raced, plain []string, err error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		path, directory, _ := strings.Cut(strings.TrimSpace(line), " ")
-		needed, err := needed(directory)
+		needed, differs, err := read(directory)
 		if err != nil {
 			return nil, nil, err
 		}
 		if needed {
 			raced = append(raced, path)
-		} else {
+		}
+		if !needed || differs {
 			plain = append(plain, path)
 		}
 	}
 	return raced, plain, nil
 }
 
-// needed reports whether a file of the package, tests included, starts a goroutine or imports what does.
-func needed(dir string) (bool, error) {
+// read reports whether a file of the package, tests included, starts a goroutine or imports what does, and whether one is only for builds
+// with the race detector.
+func read(dir string) (needed, differs bool, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
-		return false, fmt.Errorf("listing the files of %s: %w", dir, err)
+		return false, false, fmt.Errorf("listing the files of %s: %w", dir, err)
 	}
 	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
-			return false, fmt.Errorf("parsing a file of %s: %w", dir, err)
+			return false, false, fmt.Errorf("parsing a file of %s: %w", dir, err)
 		}
-		if shares(parsed) {
-			return true, nil
-		}
+		needed = needed || shares(parsed)
+		differs = differs || slices.ContainsFunc(parsed.Comments, func(c *ast.CommentGroup) bool { return c.List[0].Text == "//go:build race" })
 	}
-	return false, nil
+	return needed, differs, nil
 }
 
 func shares(file *ast.File) bool {

@@ -35,9 +35,10 @@ func TestPackagesThatShareMemoryNeedTheDetector(t *testing.T) {
 		t.Run(given, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "p_test.go"), []byte(c.source), 0o600))
-			got, err := needed(dir)
+			got, differs, err := read(dir)
 			require.NoError(t, err)
 			assert.Equal(t, c.want, got)
+			assert.False(t, differs)
 		})
 	}
 }
@@ -55,4 +56,20 @@ func TestSplitLeavesNoPackageOut(t *testing.T) {
 		path := "github.com/muster-io/muster/hack/build/" + filepath.Base(filepath.Dir(source))
 		assert.Contains(t, append(raced, plain...), path)
 	}
+}
+
+// What ships is tested, too, where the detector has other code.
+func TestAPackageWithOtherCodeForTheDetectorIsTestedBothWays(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module m\n",
+		"p.go":      "// A licence.\n\n//go:build !race\n\npackage p\n\nimport \"sync\"\n\nvar mu sync.Mutex\n",
+		"p_race.go": "// A licence.\n\n//go:build race\n\npackage p\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	raced, plain, err := Split(t.Context(), dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"m"}, raced)
+	assert.Equal(t, []string{"m"}, plain)
 }
