@@ -28,8 +28,10 @@ const countAge = 2 * time.Second
 
 // addressCounts remembers what IPPools say of their addresses. The zero value is empty and ready for use by several goroutines.
 type addressCounts struct {
-	mu sync.Mutex
-	of map[client.ObjectKey]addressCount
+	// taking is held while machines are bound that get addresses: two MachinePools would each count the last address as theirs.
+	taking sync.Mutex
+	mu     sync.Mutex
+	of     map[client.ObjectKey]addressCount
 }
 
 // addressCount is what an IPPool says of its addresses.
@@ -98,8 +100,9 @@ func addressPools(infraEnv *agentv1.InfraEnv) []string {
 }
 
 // observeAddresses reads how many addresses there are for the machines that the pool may take. What an IPPool says is of a moment ago: those that bound machines wait for, or have since,
-// are not free.
+// are not free. A machine that the cache does not show as this process wrote it counts as bound.
 func (r *Reconciler) observeAddresses(ctx context.Context, seen *snapshot) error {
+	seen.addresses = nil
 	for _, agent := range seen.agents {
 		if agentctl.ClusterKey(agent).Name != "" {
 			continue
@@ -129,7 +132,7 @@ func (r *Reconciler) observeAddresses(ctx context.Context, seen *snapshot) error
 		return err
 	}
 	for i := range all {
-		if waitsForAddresses(&all[i]) {
+		if waitsForAddresses(&all[i]) || r.written.Ahead(client.ObjectKeyFromObject(&all[i]), all[i].ResourceVersion) {
 			seen.takeAddresses(&all[i])
 		} else {
 			seen.takeGiven(&all[i])

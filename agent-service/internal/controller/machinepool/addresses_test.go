@@ -6,6 +6,7 @@ package machinepool
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,38 @@ func TestAMachineWithoutAnAddressStaysFree(t *testing.T) {
 	r.until(agents[free], "it is taken", func() bool { return takenBy(agents[free]) == client.ObjectKeyFromObject(pool) })
 }
 
+// MachinePools that are looked at beside each other do not both take the last address.
+func TestPoolsShareTheAddressesThatAreLeft(t *testing.T) {
+	const pools, addresses = 8, 11
+	r := newRack(t)
+	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Spec.NodeAddresses = []agentv1.NodeAddressPool{{Name: "rack-a"}} })
+	from := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: r.metal, Name: "rack-a"}, Spec: ipamv1.IPPoolSpec{
+		NamePrefix: "a", Pools: []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr("192.0.2.10")), End: new(ipamv1.IPAddressStr("192.0.2.30"))}}, Prefix: 24,
+	}}
+	require.NoError(t, r.user.Create(t.Context(), from))
+	from.Status.Free = new(int64(addresses))
+	require.NoError(t, r.user.Status().Update(t.Context(), from))
+	var all []*hivev1.MachinePool
+	for i := range pools {
+		all = append(all, r.pool(r.cluster(fmt.Sprintf("c%d", i)).Name, 2))
+	}
+	for i := range 2 * pools {
+		r.agent(fmt.Sprintf("machine-%d", i))
+	}
+	r.replica(&nodes{}, always)
+	for _, pool := range all {
+		r.until(pool, "it says what it has", func() bool {
+			c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+			return c != nil && (c.Reason == hivev1.ReasonMachinesBound || strings.Contains(c.Message, "without an address"))
+		})
+	}
+	bound := int64(0)
+	for _, of := range r.has() {
+		bound += of
+	}
+	assert.EqualValues(t, addresses, bound)
+}
+
 // What an IPPool says is of a moment ago: what was asked for, or given, since then is not free.
 func TestAddressesThatMachinesWaitForAreNotFree(t *testing.T) {
 	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "rack", UID: "e"}}
@@ -92,23 +125,27 @@ func TestAddressesThatMachinesWaitForAreNotFree(t *testing.T) {
 		status ipamv1.IPPoolStatus
 		others []*agentv1.Agent
 		lacks  bool
+		wrote  string
 	}{
-		"one is free":                {status: ipamv1.IPPoolStatus{Free: new(int64(1))}},
+		"one is free": {status: ipamv1.IPPoolStatus{Free: new(int64(1))}},
+		"another was bound, which the cache does not show": {
+			status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "")}, lacks: true, wrote: "a",
+		},
 		"none is free":               {status: ipamv1.IPPoolStatus{Free: new(int64(0))}, lacks: true},
 		"it does not say":            {},
-		"another machine waits":      {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Insufficient, "c", assigned(corev1.ConditionFalse, ""))}, true},
-		"another was bound just now": {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "c")}, true},
-		"another got it since":       {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Known, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, true},
+		"another machine waits":      {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.Insufficient, "c", assigned(corev1.ConditionFalse, ""))}, lacks: true},
+		"another was bound just now": {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "c")}, lacks: true},
+		"another got it since":       {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.Known, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, lacks: true},
 		"another has one": {
-			ipamv1.IPPoolStatus{Free: new(int64(1)), Allocations: map[string]ipamv1.IPAddressStr{"a": "2001:db8:0::1"}},
-			[]*agentv1.Agent{agent("a", lifecycle.AddedToExistingCluster, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, false,
+			status: ipamv1.IPPoolStatus{Free: new(int64(1)), Allocations: map[string]ipamv1.IPAddressStr{"a": "2001:db8:0::1"}},
+			others: []*agentv1.Agent{agent("a", lifecycle.AddedToExistingCluster, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))},
 		},
 		"it names not all": {
-			ipamv1.IPPoolStatus{Free: new(int64(1)), IndexesTruncated: true},
-			[]*agentv1.Agent{agent("a", lifecycle.AddedToExistingCluster, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, false,
+			status: ipamv1.IPPoolStatus{Free: new(int64(1)), IndexesTruncated: true},
+			others: []*agentv1.Agent{agent("a", lifecycle.AddedToExistingCluster, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))},
 		},
-		"another was installed before pools were named": {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Installed, "c")}, false},
-		"another lost its claim":                        {ipamv1.IPPoolStatus{Free: new(int64(1))}, []*agentv1.Agent{agent("a", lifecycle.Installed, "c", assigned(corev1.ConditionFalse, ""))}, false},
+		"another was installed before pools were named": {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.Installed, "c")}},
+		"another lost its claim":                        {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.Installed, "c", assigned(corev1.ConditionFalse, ""))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -118,6 +155,9 @@ func TestAddressesThatMachinesWaitForAreNotFree(t *testing.T) {
 			}
 			api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).Build()
 			r := New(Deps{Client: api, Live: api, Clock: clock})
+			if c.wrote != "" {
+				r.written.Wrote(client.ObjectKey{Namespace: "n", Name: c.wrote}, "1000")
+			}
 			for range 2 { // the second time from memory
 				seen := &snapshot{
 					pool:   &hivev1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}, Spec: hivev1.MachinePoolSpec{Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}}}},

@@ -80,6 +80,13 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if err != nil || cluster == nil {
 		return nil, err
 	}
+	if len(seen.addresses) > 0 {
+		r.addresses.taking.Lock()
+		defer r.addresses.taking.Unlock()
+		if err := r.observeAddresses(ctx, seen); err != nil {
+			return nil, err
+		}
+	}
 	has, err := r.count(ctx, seen)
 	if err != nil {
 		return nil, err
