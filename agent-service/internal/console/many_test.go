@@ -57,6 +57,7 @@ func TestAClusterOfManyIsFoundByItsName(t *testing.T) {
 	s.report(s.imageToken(admin, env), env, uuid.NewString(), map[string]any{"hostname": "node-2"})
 	b.sees("#live", "node-2")
 	assert.Equal(t, "newest", ask[string](b, `document.querySelector("#cluster").value`), "what was written stays")
+	b.until(`Array.from(document.querySelectorAll("datalist option")).map(o => o.value).join() === "newest"`)
 	b.press("Bind…")
 	b.sees("h1", "Bind 1 machine to newest")
 	ask[any](b, `document.querySelector("input[name=host]").checked = true, null`)

@@ -160,7 +160,7 @@
   function alike(live, as) {
     return Array.from(live.querySelectorAll("a[href], button, summary, [tabindex]")).filter(function (e) { return likeness(e) === as; });
   }
-  var focused = null, scrolled = [];
+  var focused = null, scrolled = [], narrowed = [];
 
   document.addEventListener("htmx:beforeSwap", function (event) {
     var live = document.getElementById("live");
@@ -189,7 +189,7 @@
       if (!e) return;
       if (e.tagName === "DETAILS") e.open = kept[id];
       else if (e.type === "checkbox") e.checked = kept[id];
-      else if (e.tagName === "INPUT") e.value = kept[id];
+      else if (e.tagName === "INPUT") { e.value = kept[id]; if (e.value) narrowed.push(e); }
       else if (Array.from(e.options).some(function (o) { return o.value === kept[id]; })) e.value = kept[id];
     });
     kept = {};
@@ -202,6 +202,10 @@
     focused = null;
     scrolled = [];
     count();
+  });
+  // A live part comes with what is offered for no text, and takes the request for what is with it.
+  document.addEventListener("htmx:afterSettle", function () {
+    narrowed.splice(0).forEach(function (e) { htmx.trigger(e, "kept"); });
   });
   document.addEventListener("DOMContentLoaded", count);
 
