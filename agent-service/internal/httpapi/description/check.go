@@ -53,7 +53,7 @@ func (o *Operation) Check(r *http.Request) error {
 	err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, QueryParams: query,
 		Route:   &routers.Route{Spec: o.document, Path: o.path, PathItem: o.item, Method: r.Method, Operation: o.spec},
-		Options: &openapi3filter.Options{ExcludeRequestBody: form || checked, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+		Options: &openapi3filter.Options{ExcludeRequestBody: form || checked},
 	})
 	if err != nil {
 		return refuse(reason(err))
