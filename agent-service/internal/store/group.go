@@ -130,7 +130,8 @@ func (g *group) together(u *turn) {
 	}
 }
 
-// end commits what was done together, or says to all why it is undone.
+// end commits what was done together, or says to all why it is undone. All of it is shown before the first of those who asked goes on: agents that wait for it come before
+// the answers, which read the file again.
 func (g *group) end(tx bun.Tx, err error, done []*turn) {
 	if err != nil {
 		err = errors.Join(err, ignoreDone(tx.Rollback()))
@@ -149,6 +150,8 @@ func (g *group) end(tx bun.Tx, err error, done []*turn) {
 		default:
 			u.show()
 		}
+	}
+	for _, u := range done {
 		close(u.done)
 	}
 }
