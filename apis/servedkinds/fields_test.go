@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -57,10 +58,18 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// install puts definitions in place of those of their names, until the API server has published their schemas.
+// installed holds, by name, the definitions that the tests of this file have installed last. Their control plane is one.
+var installed = map[string]*apiextensionsv1.CustomResourceDefinition{}
+
+// install puts definitions in place of those of their names, until the API server has published their schemas. Those that it has published already stay: each change has it,
+// and the controllers, read all schemas again.
 func (c *cluster) install(wanted ...*apiextensionsv1.CustomResourceDefinition) {
 	c.Helper()
+	wanted = slices.DeleteFunc(wanted, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
+		return reflect.DeepEqual(installed[definition.Name], definition)
+	})
 	for _, definition := range wanted {
+		delete(installed, definition.Name)
 		key := client.ObjectKeyFromObject(definition)
 		require.NoError(c, client.IgnoreNotFound(c.Delete(c.Context(), definition.DeepCopy())))
 		require.Eventually(c, func() bool {
@@ -73,6 +82,7 @@ func (c *cluster) install(wanted ...*apiextensionsv1.CustomResourceDefinition) {
 	}
 	for _, definition := range wanted {
 		require.Eventually(c, func() bool { return c.published(definition) }, patience, 50*time.Millisecond)
+		installed[definition.Name] = definition
 	}
 }
 
@@ -181,15 +191,17 @@ func TestWaitTakesTheKindsOfOtherSystems(t *testing.T) {
 	} {
 		files, err := filepath.Glob(filepath.Join(crds, one.directory, "*.yaml"))
 		require.NoError(t, err)
+		var theirs []*apiextensionsv1.CustomResourceDefinition
 		for _, file := range files {
 			if own, err := filepath.Match(one.but, filepath.Base(file)); err != nil || own {
 				continue
 			}
 			for _, definition := range read(t, file) {
 				definition.Spec.Conversion = nil // there is nothing that converts
-				c.install(definition)
+				theirs = append(theirs, definition)
 			}
 		}
+		c.install(theirs...)
 		c.goesOn(one.sets...)
 	}
 }
