@@ -92,7 +92,7 @@ func Start(t testing.TB, options ...Option) *rest.Config {
 	if err != nil {
 		t.Fatalf("reading the kubeconfig of the control plane: %v", err)
 	}
-	config.QPS = -1
+	config.QPS, config.DisableCompression = -1, true // as operators set it
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	for _, dir := range required.crds {

@@ -56,8 +56,8 @@ func Split(ctx context.Context, dir string) (raced, plain []string, err error) {
 	return raced, plain, nil
 }
 
-// read reports whether a file of the package, tests included, starts a goroutine or imports what does, and whether one is only for builds
-// with the race detector.
+// read reports whether a file of the package, tests included, starts a goroutine or imports what does, and whether one that is no test
+// is for builds with the race detector alone.
 func read(dir string) (needed, differs bool, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -69,7 +69,7 @@ func read(dir string) (needed, differs bool, err error) {
 			return false, false, fmt.Errorf("parsing a file of %s: %w", dir, err)
 		}
 		needed = needed || shares(parsed)
-		differs = differs || slices.ContainsFunc(parsed.Comments, func(c *ast.CommentGroup) bool { return c.List[0].Text == "//go:build race" })
+		differs = differs || !strings.HasSuffix(file, "_test.go") && slices.ContainsFunc(parsed.Comments, func(c *ast.CommentGroup) bool { return c.List[0].Text == "//go:build race" })
 	}
 	return needed, differs, nil
 }

@@ -65,11 +65,15 @@ func TestAPackageWithOtherCodeForTheDetectorIsTestedBothWays(t *testing.T) {
 		"go.mod":    "module m\n",
 		"p.go":      "// A licence.\n\n//go:build !race\n\npackage p\n\nimport \"sync\"\n\nvar mu sync.Mutex\n",
 		"p_race.go": "// A licence.\n\n//go:build race\n\npackage p\n",
+		"t/t.go":    "package t\n\nimport \"sync\"\n\nvar mu sync.Mutex\n",
+		// A test that does less with the detector tests the same code.
+		"t/size_race_test.go": "//go:build race\n\npackage t\n",
 	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	raced, plain, err := Split(t.Context(), dir)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"m"}, raced)
+	assert.Equal(t, []string{"m", "m/t"}, raced)
 	assert.Equal(t, []string{"m"}, plain)
 }
