@@ -31,8 +31,8 @@ import (
 	"github.com/muster-io/muster/apis/servedkinds"
 )
 
-// patience is for an API server that is busy with the tests of others.
-const patience = time.Minute
+// patience is for an API server that is busy with the tests of others. It looks every five minutes again at definitions whose deletion it has not ended.
+const patience = 6 * time.Minute
 
 func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
