@@ -33,7 +33,7 @@ const (
 	// Gateway is the address of this machine as the emulated one sees it.
 	Gateway = "10.0.2.2"
 	// Patience is how long a step of a machine may take: its processor is emulated, and the machine that does it may be busy.
-	Patience = 15 * time.Minute
+	Patience = 25 * time.Minute
 
 	firmware = "/usr/share/ovmf/OVMF.fd"
 	interval = 200 * time.Millisecond
@@ -111,7 +111,9 @@ type Machine struct {
 func PowerOn(t testing.TB, hardware Hardware) *Machine {
 	t.Helper()
 	monitor := filepath.Join(t.TempDir(), "monitor")
-	return &Machine{programtest.Start(t, exec.CommandContext(context.WithoutCancel(t.Context()), "qemu-system-x86_64", hardware.arguments(t, monitor)...)), monitor}
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "qemu-system-x86_64", hardware.arguments(t, monitor)...)
+	command.SysProcAttr = ownSession()
+	return &Machine{programtest.Start(t, command), monitor}
 }
 
 func (h Hardware) arguments(t testing.TB, monitor string) []string {
