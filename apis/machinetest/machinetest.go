@@ -33,7 +33,7 @@ const (
 	// Gateway is the address of this machine as the emulated one sees it.
 	Gateway = "10.0.2.2"
 	// Patience is how long a step of a machine may take: its processor is emulated, and the machine that does it may be busy.
-	Patience = 25 * time.Minute
+	Patience = 15 * time.Minute
 
 	firmware = "/usr/share/ovmf/OVMF.fd"
 	interval = 200 * time.Millisecond
