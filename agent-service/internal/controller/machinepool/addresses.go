@@ -100,7 +100,7 @@ func addressPools(infraEnv *agentv1.InfraEnv) []string {
 }
 
 // observeAddresses reads how many addresses there are for the machines that the pool may take. What an IPPool says is of a moment ago: those that bound machines wait for, or have since,
-// are not free. A machine that the cache does not show as this process wrote it counts as bound.
+// are not free. A free machine that this process changed since counts as bound: the cache may not show it yet.
 func (r *Reconciler) observeAddresses(ctx context.Context, seen *snapshot) error {
 	seen.addresses = nil
 	for _, agent := range seen.agents {
@@ -132,10 +132,12 @@ func (r *Reconciler) observeAddresses(ctx context.Context, seen *snapshot) error
 		return err
 	}
 	for i := range all {
-		if waitsForAddresses(&all[i]) || r.written.Ahead(client.ObjectKeyFromObject(&all[i]), all[i].ResourceVersion) {
-			seen.takeAddresses(&all[i])
+		agent := &all[i]
+		changed := agentctl.ClusterKey(agent).Name == "" && r.written.Ahead(client.ObjectKeyFromObject(agent), agent.ResourceVersion)
+		if changed || waitsForAddresses(agent) {
+			seen.takeAddresses(agent)
 		} else {
-			seen.takeGiven(&all[i])
+			seen.takeGiven(agent)
 		}
 	}
 	return nil

@@ -25,16 +25,23 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
+// addresses has the machines of the InfraEnv get addresses of a new IPPool, of which so many are free.
+func (r *rack) addresses(free int64) *ipamv1.IPPool {
+	r.Helper()
+	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Spec.NodeAddresses = []agentv1.NodeAddressPool{{Name: "rack-a"}} })
+	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: r.metal, Name: "rack-a"}, Spec: ipamv1.IPPoolSpec{
+		NamePrefix: "a", Pools: []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr("192.0.2.10")), End: new(ipamv1.IPAddressStr("192.0.2.30"))}}, Prefix: 24,
+	}}
+	require.NoError(r, r.user.Create(r.Context(), pool))
+	pool.Status.Free = &free
+	require.NoError(r, r.user.Status().Update(r.Context(), pool))
+	return pool
+}
+
 // A machine without an address would wait in its cluster for ever: it stays free, and a machine of an InfraEnv with addresses is taken, however they sort.
 func TestAMachineWithoutAnAddressStaysFree(t *testing.T) {
 	r := newRack(t)
-	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Spec.NodeAddresses = []agentv1.NodeAddressPool{{Name: "rack-a"}} })
-	addresses := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: r.metal, Name: "rack-a"}, Spec: ipamv1.IPPoolSpec{
-		NamePrefix: "a", Pools: []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr("192.0.2.10")), End: new(ipamv1.IPAddressStr("192.0.2.12"))}}, Prefix: 24,
-	}}
-	require.NoError(t, r.user.Create(t.Context(), addresses))
-	addresses.Status.Free = new(int64(2))
-	require.NoError(t, r.user.Status().Update(t.Context(), addresses))
+	addresses := r.addresses(2)
 	r.replica(&nodes{}, always)
 	agents := []*agentv1.Agent{r.agent("one"), r.agent("two"), r.agent("three")}
 	pool := r.pool(r.cluster("blue").Name, 3)
@@ -69,13 +76,7 @@ func TestAMachineWithoutAnAddressStaysFree(t *testing.T) {
 func TestPoolsShareTheAddressesThatAreLeft(t *testing.T) {
 	const pools, addresses = 8, 11
 	r := newRack(t)
-	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Spec.NodeAddresses = []agentv1.NodeAddressPool{{Name: "rack-a"}} })
-	from := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: r.metal, Name: "rack-a"}, Spec: ipamv1.IPPoolSpec{
-		NamePrefix: "a", Pools: []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr("192.0.2.10")), End: new(ipamv1.IPAddressStr("192.0.2.30"))}}, Prefix: 24,
-	}}
-	require.NoError(t, r.user.Create(t.Context(), from))
-	from.Status.Free = new(int64(addresses))
-	require.NoError(t, r.user.Status().Update(t.Context(), from))
+	r.addresses(addresses)
 	var all []*hivev1.MachinePool
 	for i := range pools {
 		all = append(all, r.pool(r.cluster(fmt.Sprintf("c%d", i)).Name, 2))
@@ -125,17 +126,22 @@ func TestAddressesThatMachinesWaitForAreNotFree(t *testing.T) {
 		status ipamv1.IPPoolStatus
 		others []*agentv1.Agent
 		lacks  bool
-		wrote  string
+		// wrote is the Agent that this process changed since the cache read it.
+		wrote string
 	}{
-		"one is free": {status: ipamv1.IPPoolStatus{Free: new(int64(1))}},
-		"another was bound, which the cache does not show": {
-			status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "")}, lacks: true, wrote: "a",
-		},
+		"one is free":                {status: ipamv1.IPPoolStatus{Free: new(int64(1))}},
 		"none is free":               {status: ipamv1.IPPoolStatus{Free: new(int64(0))}, lacks: true},
 		"it does not say":            {},
 		"another machine waits":      {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.Insufficient, "c", assigned(corev1.ConditionFalse, ""))}, lacks: true},
 		"another was bound just now": {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "c")}, lacks: true},
 		"another got it since":       {status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.Known, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, lacks: true},
+		"another was bound, which the cache does not show": {
+			status: ipamv1.IPPoolStatus{Free: new(int64(1))}, others: []*agentv1.Agent{agent("a", lifecycle.KnownUnbound, "")}, lacks: true, wrote: "a",
+		},
+		"another that has one was changed, which the cache does not show": {
+			status: ipamv1.IPPoolStatus{Free: new(int64(1)), Allocations: map[string]ipamv1.IPAddressStr{"a": "2001:db8::1"}},
+			others: []*agentv1.Agent{agent("a", lifecycle.AddedToExistingCluster, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))}, wrote: "a",
+		},
 		"another has one": {
 			status: ipamv1.IPPoolStatus{Free: new(int64(1)), Allocations: map[string]ipamv1.IPAddressStr{"a": "2001:db8:0::1"}},
 			others: []*agentv1.Agent{agent("a", lifecycle.AddedToExistingCluster, "c", assigned(corev1.ConditionTrue, "2001:db8::1/64"))},
