@@ -68,7 +68,7 @@ func (s *server) identify(r *http.Request) (caller, error) {
 	if scheme, credentials, parted := strings.Cut(bearer, " "); parted && strings.EqualFold(scheme, "Bearer") {
 		bearer = strings.TrimLeft(credentials, " ")
 	}
-	if raw := r.URL.Query().Get("api_key"); raw != "" && token.IsDownload(raw) {
+	if raw := r.URL.Query().Get("api_key"); token.IsDownload(raw) {
 		if !s.operations[r.Pattern].Downloads {
 			return caller{}, token.ErrForeign
 		}

@@ -57,6 +57,9 @@ func (a *Authority) VerifyDownload(raw, address string) (domain.Principal, error
 
 // IsDownload is true for what claims to be a token for one address.
 func IsDownload(raw string) bool {
+	if raw == "" { // as in most requests
+		return false
+	}
 	var c jwt.RegisteredClaims
 	_, _, err := jwt.NewParser().ParseUnverified(raw, &c)
 	return (err == nil || errors.Is(err, jwt.ErrTokenUnverifiable)) && len(c.Audience) == 1 && c.Audience[0] == downloadAudience

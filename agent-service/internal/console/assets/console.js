@@ -203,7 +203,7 @@
     scrolled = [];
     count();
   });
-  // A live part comes with what is offered for no text, and takes the request for what is with it.
+  // A new live part offers what it does for an empty field, and a request of the former field is lost: the new field asks for its text.
   document.addEventListener("htmx:afterSettle", function () {
     narrowed.splice(0).forEach(function (e) { htmx.trigger(e, "kept"); });
   });
