@@ -67,11 +67,9 @@ func newRackOfOneAddress(t *testing.T) (*rackOfOneAddress, []agentv1.Agent) {
 	pool := r.hostedPool(clusters, 1, 1)
 	pool.Spec.ImageSetRef.Name = set.Name
 	pool.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{}
-	for _, name := range []string{"first", "second"} {
-		pool.Spec.MachinePools = append(pool.Spec.MachinePools, hivev1.ClusterPoolMachinePool{
-			Name: name, Replicas: 1, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
-		})
-	}
+	pool.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{{
+		Name: "worker", Replicas: 2, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
+	}}
 	r.create(pool)
 	t.Cleanup(func() { // machines of a cluster keep their InfraEnv
 		ctx := context.WithoutCancel(r.ctx)
@@ -134,26 +132,35 @@ func (r *rackOfOneAddress) claimsOf(c require.TestingT, agent *agentv1.Agent) []
 	return list.Items
 }
 
-// untilWaits waits until an Agent and its MachinePool say that the machine is not installed, because the IPPool has no address.
+// untilPoolWaits waits until the MachinePool of an Agent says that it takes no second machine, because the IPPool has no address.
+func (r *rackOfOneAddress) untilPoolWaits(agent *agentv1.Agent) {
+	r.t.Helper()
+	pool := machinePool(agent)
+	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
+		r.refresh(c, pool)
+		said := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		require.NotNil(c, said)
+		require.Equal(c, hivev1.ReasonNoSuitableAgents, said.Reason, said.Message)
+		require.Contains(c, said.Message, "1 of 2 machines are bound")
+		require.Contains(c, said.Message, fmt.Sprintf("without an address: IPPool %s has none free", r.addresses.Name))
+	}, patience, interval, "MachinePool %s does not say what it waits for", pool.Name)
+}
+
+// untilWaits waits until an Agent says that its machine is not installed, because the IPPool has no address.
 func (r *rackOfOneAddress) untilWaits(agent *agentv1.Agent) {
 	r.t.Helper()
-	why := fmt.Sprintf("IPPool %s: Exhausted IP Pools", r.addresses.Name)
 	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
 		r.refresh(c, agent)
 		requireAgent(c, agent, agentv1.ConditionAddressesAssigned, agentv1.ReasonAddressesMissing)
 		waits := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionAddressesAssigned)
-		require.Contains(c, waits.Message, why)
-		pool := machinePool(agent)
-		r.refresh(c, pool)
-		require.Len(c, pool.Status.Machines, 1)
-		require.Contains(c, pool.Status.Machines[0].Message, why)
+		require.Contains(c, waits.Message, fmt.Sprintf("IPPool %s: Exhausted IP Pools", r.addresses.Name))
 	}, patience, interval, "agent %s does not wait", agent.Name)
 	_, err := r.machines.FirstBoot(agent.Name)
 	assert.Error(r.t, err, "it is not installed")
 }
 
-// Two machines of a cluster want the only address of an IPPool: one is installed with it, the other says what it waits for. A released machine keeps the address while its
-// old system may live. When it has come back and is wiped, the other one gets the address and goes on by itself.
+// A MachinePool wants two machines, and the IPPool has one address: one machine is installed with it, the other stays free, and a user who binds it nevertheless is told what it waits for.
+// A released machine keeps the address while its old system may live. When it has come back and is wiped, the other one gets the address and goes on by itself.
 func TestMachinesHaveAddressesOfAPool(t *testing.T) {
 	r, agents := newRackOfOneAddress(t)
 	holder, waiting := &agents[0], &agents[1]
@@ -170,6 +177,11 @@ func TestMachinesHaveAddressesOfAPool(t *testing.T) {
 		require.True(c, assigned(holder), "%+v", holder.Status.Conditions)
 	}, patience, interval, "no machine has the address")
 	r.untilInstalled(holder)
+	r.untilPoolWaits(holder)
+	r.refresh(t, waiting)
+	require.Nil(t, waiting.Spec.ClusterDeploymentName, "it would wait for an address")
+	cluster := holder.Spec.ClusterDeploymentName
+	r.bind(waiting, &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}})
 	r.untilWaits(waiting)
 	held := r.claimsOf(t, holder)
 	require.Len(t, held, 1)
@@ -193,7 +205,7 @@ func TestMachinesHaveAddressesOfAPool(t *testing.T) {
 	}, patience, interval, "the machine is not free")
 
 	// The user says that the machine is gone for good: its address can be had.
-	r.scale(waiting, 0)
+	r.bind(waiting, nil)
 	r.untilAgent(waiting, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
 	r.machines.Stop()
 	require.NoError(t, r.admin.Delete(t.Context(), waiting))
