@@ -60,6 +60,22 @@ func TestAClaimChoosesItsPoolByLabels(t *testing.T) {
 	require.ErrorContains(t, err, "poolSelector cannot be modified; create another claim")
 }
 
+// A pool that is paused gives nothing: the next one does, and where there is none, the claim waits.
+func TestAChoosingClaimPassesAPausedPool(t *testing.T) {
+	w := newTestEnv(t)
+	w.operator(nil)
+	first, second := w.labelledPool("first", "a", "10.1.0.1", "10.1.0.9"), w.labelledPool("second", "a", "10.2.0.1", "10.2.0.1")
+	const pause = `{"metadata":{"annotations":{"` + ipamv1.PausedAnnotation + `":""}}}`
+	w.merge(first, pause)
+	w.choosing("one", "a")
+	assert.Equal(t, "second", w.address("one").Spec.Pool.Name)
+	w.merge(second, pause)
+	claim := w.choosing("two", "a")
+	w.settled()
+	w.merge(second, `{"metadata":{"annotations":null},"spec":{"pools":[{"start":"10.2.0.1","end":"10.2.0.9"}]}}`)
+	assert.Equal(t, "second", w.address(claim.Name).Spec.Pool.Name)
+}
+
 // A pool that comes first by name and has something free is not chosen where another one keeps the address of a former claim of the name.
 func TestAChoosingClaimThatIsMadeAgainGetsItsFormerAddress(t *testing.T) {
 	w := newTestEnv(t)

@@ -17,6 +17,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -30,7 +31,8 @@ func choose(s *Subject, claim *ipamv1.IPClaim) {
 }
 
 // choosePool decides from which pool a claim is served that chooses one by labels: the one that it has an address of, the one that has an address for it, the one that keeps
-// the address of a former claim of its name, or the first by name that has something free; where none has, the first.
+// the address of a former claim of its name, or the first by name that is not paused and has something free; where none has, the
+// first.
 func (o *observer) choosePool(ctx context.Context, subject *Subject) error {
 	if subject.Choice == nil {
 		return nil
@@ -114,7 +116,7 @@ func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool, keeping map[strin
 	switch {
 	case keeping[pool.Name], isFree && layout.Gives(subject.Claim.Intended, subject.Claim.PrefixLength, subject.Claim.Name):
 		return 2
-	case isFree:
+	case isFree && !capi.IsPaused(pool):
 		return 1
 	default:
 		return 0
