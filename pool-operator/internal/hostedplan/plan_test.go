@@ -62,8 +62,21 @@ func dying(times int32) option {
 
 func silentFor(long time.Duration) option {
 	return func(s *hostedplan.Snapshot) {
+		s.Observed.Since = now.Add(-24 * time.Hour)
 		s.Cluster.Status.Conditions = []hivev1.Condition{{Type: hivev1.ClusterDeploymentReady, Status: corev1.ConditionFalse,
 			Reason: hivev1.ReasonNotAnswering, LastTransitionTime: metav1.NewTime(now.Add(-long))}}
+	}
+}
+
+func startedAgo(long time.Duration) option {
+	return func(s *hostedplan.Snapshot) { s.Observed.Since = now.Add(-long) }
+}
+
+// unreachableFor is a cluster that answered until then, but for what kept it from being Ready.
+func unreachableFor(long time.Duration) option {
+	return func(s *hostedplan.Snapshot) {
+		s.Cluster.Status.Conditions = append(s.Cluster.Status.Conditions, hivev1.Condition{Type: hivev1.ClusterDeploymentUnreachable, Status: corev1.ConditionTrue,
+			Reason: hivev1.ReasonNotAnswering, LastTransitionTime: metav1.NewTime(now.Add(-long))})
 	}
 }
 
@@ -201,6 +214,12 @@ func TestActions(t *testing.T) {
 		"a dead cluster is started after a pause":                 {snapshot(installed, observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
 		"a cluster that does not answer is given time":            {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Minute)), nil, 10 * time.Second},
 		"a cluster that hangs is stopped":                         {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
+		"one that has slept, and runs since a minute ago, is given time": {
+			snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), startedAgo(time.Minute)), nil, 10 * time.Second},
+		"so is one that waited for its nodes until it did not answer": {
+			snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), unreachableFor(time.Minute)), nil, 10 * time.Second},
+		"one that died, and hangs since it was started again, is stopped": {
+			snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), unreachableFor(time.Hour), startedAgo(5*time.Minute)), stop(hostedplan.WhyHang), 10 * time.Second},
 		"an installed cluster without data is not made anew":      {snapshot(installed), nil, time.Minute},
 		"data of another identity is not taken for the cluster's": {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
 		"a cluster whose volume is gone is not started": {

@@ -85,12 +85,23 @@ func planHibernating(now time.Time, s Snapshot) Decision {
 	return d
 }
 
-// stopIfHanging stops a cluster that has not answered for long; stopped, it is started again by the next plan. How long is what the status says: the
-// runtime may know only since when it runs.
+// stopIfHanging stops a cluster that has not answered for long; stopped, it is started again by the next plan.
 func stopIfHanging(now time.Time, s Snapshot) []Action {
 	ready := hivev1.FindCondition(s.Cluster.Status.Conditions, hivev1.ClusterDeploymentReady)
-	if ready == nil || ready.Reason != hivev1.ReasonNotAnswering || now.Sub(ready.LastTransitionTime.Time) < hangAfter {
+	if ready == nil || ready.Reason != hivev1.ReasonNotAnswering || now.Sub(silentSince(s)) < hangAfter {
 		return nil
 	}
 	return []Action{Stop{Why: WhyHang}}
+}
+
+// silentSince is since when a cluster has not answered: the latest of when it was started, as the runtime knows, and of what the status says. It was not Ready before where it slept or
+// waited for something, and unreachable before where it died.
+func silentSince(s Snapshot) time.Time {
+	since := s.Observed.Since
+	for _, conditionType := range []string{hivev1.ClusterDeploymentReady, hivev1.ClusterDeploymentUnreachable} {
+		if c := hivev1.FindCondition(s.Cluster.Status.Conditions, conditionType); c != nil && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
 }
