@@ -110,6 +110,11 @@ func refusing(s *hostedplan.Snapshot) {
 	s.Observed.Problem = &provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 1 (Error)"}
 }
 
+// refused is a cluster of which the API server has just refused what the plan before asked for.
+func refused(s *hostedplan.Snapshot) {
+	s.Refused = &provision.Problem{Reason: provision.ReasonRefused, Message: "stopping the pod was refused: namespace blue does not allow hosted clusters"}
+}
+
 func atRisk(s *hostedplan.Snapshot) { s.Observed.DataAtRisk = "The volume claim data was deleted." }
 func ofPool(s *hostedplan.Snapshot) {
 	s.Cluster.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "p"}
@@ -339,6 +344,12 @@ func TestStatus(t *testing.T) {
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
 		"without its volume": {snapshot(installed, hibernate, observed(provision.StateStopped), withoutVolume),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
+		"refused to stop": {snapshot(installed, hibernate, observed(provision.StateReady), refused),
+			said{hivev1.PowerStateFailedToStop, "True/Provisioned", "False/StoppingOrHibernating", "False/FailedToStop", "False/Running"}},
+		"stopped, and refused something else": {snapshot(installed, hibernate, lostAccess, observed(provision.StateStopped), refused),
+			said{hivev1.PowerStateHibernating, "True/Provisioned", "False/StoppingOrHibernating", "True/Hibernating", "False/StoppingOrHibernating"}},
+		"refused to go": {snapshot(installed, deleting, observed(provision.StateReady), refused),
+			said{hivev1.PowerStateUnknown, "False/DeprovisionFailed", "Unknown/ClusterDeploymentDeleted", "Unknown/ClusterDeploymentDeleted", ""}},
 		"going": {snapshot(installed, deleting, observed(provision.StateDeleting)),
 			said{hivev1.PowerStateUnknown, "False/Deprovisioning", "Unknown/ClusterDeploymentDeleted", "Unknown/ClusterDeploymentDeleted", ""}},
 	} {
@@ -441,6 +452,18 @@ func TestCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 			assert.Equal(t, renew, actions[0], "before its credentials are published")
 		})
 	}
+}
+
+// A cluster runs on where its network policy or its certificate cannot be made again, and nothing else says so.
+func TestARefusedRenewalIsSaid(t *testing.T) {
+	ready := func(given ...option) *hivev1.Condition {
+		return hivev1.FindCondition(hostedplan.Plan(now, snapshot(append(given, installed, outdated, refused)...)).Status.Conditions, hivev1.ClusterDeploymentReady)
+	}
+	const sentence = "Access to the cluster is not complete: stopping the pod was refused"
+	running := ready(observed(provision.StateReady))
+	assert.Equal(t, corev1.ConditionTrue, running.Status)
+	assert.Contains(t, running.Message, sentence)
+	assert.NotContains(t, ready(observed(provision.StateReady), hibernate).Message, sentence, "it was not renewed: its stop was refused")
 }
 
 func TestAClusterTellsOfAnAnnotationThatIsNoBoolean(t *testing.T) {

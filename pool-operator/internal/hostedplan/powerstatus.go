@@ -54,10 +54,10 @@ func powerOf(now time.Time, s Snapshot) power {
 		p.state, p.hibernatingReason, p.hibernatingMessage = hivev1.PowerStateWaitingForMachinesToStop, hivev1.ReasonWaitingForMachinesToStop, message
 		return p
 	}
-	if s.Observed.DataAtRisk != "" && s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating && s.Observed.State != provision.StateStopping {
+	if why := notStopped(s); why != "" {
 		p := down(s)
 		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateFailedToStop, corev1.ConditionFalse, hivev1.ReasonFailedToStop
-		p.hibernatingMessage = "The cluster is not stopped, so that its data stays. " + s.Observed.DataAtRisk
+		p.hibernatingMessage = why
 		return p
 	}
 	switch s.Observed.State {
@@ -91,6 +91,20 @@ func powerOf(now time.Time, s Snapshot) power {
 	}
 	return up(hivev1.PowerStateStartingMachines, corev1.ConditionFalse, hivev1.ReasonStartingMachines,
 		"The control plane is started, and its API does not answer yet (step 1 of 1).")
+}
+
+// notStopped says why a cluster that should hibernate runs on; empty where it does not, or is being stopped. Its stop is the first action of the plan before, and the one that was refused
+// where it still runs.
+func notStopped(s Snapshot) string {
+	switch {
+	case s.Cluster.Spec.PowerState != hivev1.PowerStateHibernating || s.Observed.State == provision.StateStopping:
+		return ""
+	case s.Observed.DataAtRisk != "":
+		return "The cluster is not stopped, so that its data stays. " + s.Observed.DataAtRisk
+	case s.Refused != nil && runs(s.Observed.State):
+		return "Stopping is tried again: " + s.Refused.Message
+	}
+	return ""
 }
 
 // up is a cluster that runs or is on its way.

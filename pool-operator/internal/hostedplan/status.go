@@ -101,7 +101,8 @@ func lastFailure(s Snapshot, d *draft) string {
 // draftInstalled says what is true of every installed cluster.
 func draftInstalled(now time.Time, s Snapshot) *draft {
 	d := newDraft(now, s)
-	if s.Refused != nil && (s.AccessMissing || s.NodeAccessMissing) {
+	outdated := s.Observed.Outdated && s.Cluster.Spec.PowerState != hivev1.PowerStateHibernating // what hibernates is not renewed
+	if s.Refused != nil && (s.AccessMissing || s.NodeAccessMissing || outdated) {
 		d.note += " Access to the cluster is not complete: " + s.Refused.Message + "."
 	}
 	if d.status.InstalledTimestamp == nil {
@@ -155,7 +156,11 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 // statusDeleting says that the cluster goes.
 func statusDeleting(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	reason, message := hivev1.ReasonDeprovisioning, "The processes of the cluster are being stopped and its data removed."
-	if p := s.Observed.Problem; p != nil && s.Observed.State == provision.StateDeleting {
+	p := s.Refused // which need not show: what could not be deleted runs on
+	if p == nil && s.Observed.State == provision.StateDeleting {
+		p = s.Observed.Problem
+	}
+	if p != nil {
 		reason, message = hivev1.ReasonDeprovisionFailed, "Removing the cluster is tried again: "+p.Message
 	}
 	return statusGoing(now, s, reason, message)

@@ -4,6 +4,7 @@
 package clusterdeployment_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -127,6 +128,39 @@ func TestARefusalOfTheRuntimeBecomesAConditionAndIsRetried(t *testing.T) {
 			assert.Equal(t, "False/Provisioned", said(s.cluster(), hivev1.ClusterDeploymentProvisionFailed))
 		})
 	}
+}
+
+// confined runs clusters that it may neither stop nor delete, as in a namespace that allows hosted clusters no more. They go on, and nothing that is observed of them says so.
+type confined struct{ clusterdeployment.Runtime }
+
+var errConfined = &provision.Problem{Reason: provision.ReasonRefused, Message: "the namespace does not allow hosted clusters"}
+
+func (confined) Stop(context.Context, provision.ClusterRef) error   { return errConfined }
+func (confined) Delete(context.Context, provision.ClusterRef) error { return errConfined }
+
+func TestARefusedStopOrDeletionIsSaidAndRetried(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	allowed := s.reconciler.Runtime
+	s.reconciler.Runtime = confined{allowed}
+	message := func(conditionType string) string {
+		return hivev1.FindCondition(s.cluster().Status.Conditions, conditionType).Message
+	}
+	s.edit(asleep)
+	s.run()
+	assert.Equal(t, hivev1.PowerStateFailedToStop, s.cluster().Status.PowerState)
+	assert.Equal(t, "False/FailedToStop", said(s.cluster(), hivev1.ClusterDeploymentHibernating))
+	assert.Contains(t, message(hivev1.ClusterDeploymentHibernating), errConfined.Message)
+	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
+	s.run()
+	assert.Equal(t, "True/Running", said(s.cluster(), hivev1.ClusterDeploymentReady), "it runs on")
+	s.delete()
+	s.run()
+	assert.Equal(t, "False/DeprovisionFailed", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
+	assert.Contains(t, message(hivev1.ClusterDeploymentProvisioned), errConfined.Message)
+	s.reconciler.Runtime = allowed
+	s.run()
+	assert.True(t, s.gone())
 }
 
 // quota is what the API server answers where no more Secrets are allowed.
