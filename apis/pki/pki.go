@@ -36,8 +36,7 @@ type Pair struct {
 // Period is the time in which a certificate is valid. It begins before the certificate is made by as much as the clock of a reader may be behind.
 type Period struct{ From, Until time.Time }
 
-// Lasting is the period of a certificate that is not replaced, such as that of an authority. It begins a lifetime ago: one that is made while the clock is ahead is valid when the clock is right
-// again.
+// Lasting is the period of an authority, also of a certificate that is its own. It begins a lifetime ago: one that is made while the clock is ahead is valid when the clock is right again.
 func Lasting(now time.Time, lifetime time.Duration) Period {
 	return Period{From: now.Add(-lifetime), Until: now.Add(lifetime)}
 }

@@ -22,16 +22,14 @@ const (
 const (
 	// lifetime of a certificate; it is replaced when a third of that is left.
 	lifetime = 90 * 24 * time.Hour
-	// early makes a certificate valid for API servers whose clock is behind.
-	early = time.Hour
 	// again is when a certificate that is good is looked at again at the latest.
 	again = 12 * time.Hour
 )
 
-// usable reads the pair of a Secret. It returns nil where there is none for these hosts, or where it ends soon.
+// usable reads the pair of a Secret. It returns nil where there is none for these hosts, or where it ends soon, or is not valid yet, as when the clock was far ahead.
 func usable(now time.Time, data map[string][]byte, hosts []string) *tls.Certificate {
 	pair, err := tls.X509KeyPair(data[keyCert], data[keyKey])
-	if err != nil || len(data[keyCA]) == 0 || renewal(&pair).Before(now) {
+	if err != nil || len(data[keyCA]) == 0 || renewal(&pair).Before(now) || now.Before(pair.Leaf.NotBefore) {
 		return nil
 	}
 	for _, host := range hosts {
@@ -48,7 +46,7 @@ func renewal(pair *tls.Certificate) time.Time { return pair.Leaf.NotAfter.Add(-l
 // issue makes the data of a Secret with a new certificate. The one before stays trusted: replicas and API servers learn of the new one
 // at different times.
 func issue(now time.Time, before map[string][]byte, hosts []string) (map[string][]byte, error) {
-	made, err := pki.NewSelfSigned(hosts, pki.Period{From: now.Add(-early), Until: now.Add(lifetime)})
+	made, err := pki.NewSelfSigned(hosts, pki.Lasting(now, lifetime))
 	if err != nil {
 		return nil, err
 	}

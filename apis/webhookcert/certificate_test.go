@@ -30,3 +30,17 @@ func TestACertificateIsReplacedInTimeAndTheOneBeforeStaysTrusted(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(third[keyCA]), string(data[keyCert]), "the bundle does not grow")
 }
+
+func TestACertificateIsValidWhereTheClockWasAhead(t *testing.T) {
+	hosts := []string{"check.system.svc"}
+	now := time.Now()
+	data, err := issue(now.Add(lifetime/2), nil, hosts)
+	require.NoError(t, err)
+	pair := usable(now, data, hosts)
+	require.NotNil(t, pair)
+	assert.True(t, now.After(pair.Leaf.NotBefore), "API servers take it")
+
+	data, err = issue(now.Add(2*lifetime), nil, hosts)
+	require.NoError(t, err)
+	assert.Nil(t, usable(now, data, hosts), "none takes it")
+}
