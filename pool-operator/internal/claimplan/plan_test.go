@@ -18,6 +18,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
+	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -469,4 +470,30 @@ func TestAClusterWhoseDataIsMissingIsGivenToNoClaim(t *testing.T) {
 	running := clusterRunning(new(free("x", missing, of("a", "uid-a"), func(c *Cluster) { c.Power = hivev1.PowerStateHibernating })))
 	require.Equal(t, hivev1.ReasonResuming, running.Reason)
 	require.Contains(t, running.Message, "data of the assigned cluster is missing", "setting powerState does not help")
+}
+
+// A user cannot add a name to a pool that has no list of names, nor wait for one that is paused.
+func TestAClaimSaysWhatKeepsItsPoolFromCreating(t *testing.T) {
+	exhausted := hivev1.Condition{Type: hivev1.ClusterPoolCapacityAvailable, Status: "False", Reason: hivev1.ReasonInventoryExhausted, Message: "spec.inventory is no object"}
+	for sentence, c := range map[string]struct {
+		change testobj.PoolOption
+		reason hivev1.WaitReason
+		want   string
+	}{
+		"names are taken":            {testobj.Inventory("red"), hivev1.WaitInventoryExhausted, "every name of the pool's inventory is taken; release a cluster or add a name"},
+		"the inventory is no object": {testobj.UnusableInventory(`[]`), hivev1.WaitInventoryExhausted, "spec.inventory is no object"},
+		"the pool is paused": {testobj.PoolChanges(noon)["Paused"], hivev1.WaitPoolFrozen,
+			"the pool is paused, so that it creates none; remove its annotation hive.openshift.io/reconcile-pause"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pool := testobj.Pool("p", c.change)
+			pool.Status.Conditions = []hivev1.Condition{exhausted}
+			s := Snapshot{Claim: claim(), Pool: pool}
+			s.Claims = []Waiter{WaiterOf(s.Claim)}
+			status := Plan(noon, s).Status
+			require.NotNil(t, status)
+			require.Equal(t, c.reason, status.WaitingFor)
+			require.Equal(t, noClusters+": "+c.want, hivev1.FindCondition(status.Conditions, hivev1.ClusterClaimPending).Message)
+		})
+	}
 }

@@ -59,8 +59,10 @@ func (s *Snapshot) waitReason(ahead, installing int) (reason hivev1.WaitReason, 
 		return hivev1.WaitAssignment, "A cluster is free and is being assigned"
 	case ahead <= installing && failing == nil:
 		return hivev1.WaitProvisioning, noClusters + ": clusters are being installed"
+	case pool.Paused: // what its conditions say may be of before
+		return hivev1.WaitPoolFrozen, noClusters + ": the pool is paused, so that it creates none; remove its annotation " + hivev1.AnnotationReconcilePause
 	case capacity != nil && capacity.Reason == hivev1.ReasonInventoryExhausted:
-		return hivev1.WaitInventoryExhausted, noClusters + ": every name of the pool's inventory is taken; release a cluster or add a name"
+		return hivev1.WaitInventoryExhausted, noClusters + ": " + s.lackOfNames(capacity)
 	case capacity != nil:
 		return hivev1.WaitPoolAtCapacity, noClusters + ": the pool has as many clusters as its maxSize allows; release a cluster or raise maxSize"
 	case missing != nil:
@@ -74,6 +76,14 @@ func (s *Snapshot) waitReason(ahead, installing int) (reason hivev1.WaitReason, 
 	default:
 		return hivev1.WaitPoolEmpty, noClusters + ": the pool creates one"
 	}
+}
+
+// lackOfNames says why the pool has no name for another cluster, and what to do. Where its inventory is no object, the pool says what to write.
+func (s *Snapshot) lackOfNames(capacity *hivev1.Condition) string {
+	if inventory := s.Pool.Spec.Inventory; inventory != nil && inventory.Unusable != nil {
+		return capacity.Message
+	}
+	return "every name of the pool's inventory is taken; release a cluster or add a name"
 }
 
 // poolCondition returns the pool's condition of the type if it has the status.

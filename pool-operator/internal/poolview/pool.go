@@ -20,7 +20,9 @@ type Pool struct {
 	// Bounded says that the pool has a maxConcurrent, so that it deletes clusters itself.
 	Bounded bool
 	// Frozen says that maxConcurrent is 0.
-	Frozen        bool
+	Frozen bool
+	// Paused says that a user paused the pool: it creates and deletes no clusters.
+	Paused        bool
 	ClaimLifetime *hivev1.ClusterPoolClaimLifetime
 	// MachinePools is what the pool allows a claim's subjects to do with MachinePools.
 	MachinePools MachinePoolRights
@@ -88,6 +90,7 @@ func PoolOf(pool *hivev1.ClusterPool) *Pool {
 	p := &Pool{
 		Deleting: !pool.DeletionTimestamp.IsZero(), ClaimPolicy: pool.Spec.ClaimPolicy,
 		Bounded: pool.Spec.MaxConcurrent != nil, Frozen: pool.Spec.MaxConcurrent != nil && *pool.Spec.MaxConcurrent == 0,
+		Paused:        hivev1.IsTrue(pool.Annotations, hivev1.AnnotationReconcilePause),
 		ClaimLifetime: pool.Spec.ClaimLifetime, MachinePools: machinePoolRightsOf(&pool.Spec), Limits: LimitsOf(&pool.Spec),
 	}
 	for i, t := range []string{hivev1.ClusterPoolCapacityAvailable, hivev1.ClusterPoolMissingDependencies, hivev1.ClusterPoolProvisioningHealthy} {

@@ -130,6 +130,7 @@ func PoolChanges(at time.Time) map[string]func(*hivev1.ClusterPool) {
 		"ClaimPolicy": func(p *hivev1.ClusterPool) { p.Spec.ClaimPolicy = hivev1.ClaimPolicyRunningFirst },
 		"Bounded":     MaxConcurrent(3),
 		"Frozen":      MaxConcurrent(0),
+		"Paused":      func(p *hivev1.ClusterPool) { annotate(p, hivev1.AnnotationReconcilePause, "true") },
 		"ClaimLifetime": func(p *hivev1.ClusterPool) {
 			p.Spec.ClaimLifetime = &hivev1.ClusterPoolClaimLifetime{Default: &metav1.Duration{Duration: time.Hour}}
 		},
