@@ -194,7 +194,8 @@ func (o *Options) exposed(ref provision.ClusterRef, f found) bool {
 			return err != nil
 		}
 	}
-	return f.service.Annotations[exposureAnnotation] == want
+	typed := o.Expose.serviceType() // which gives the address, but for a ClusterIP: every type leads to the pod
+	return f.service.Annotations[exposureAnnotation] == want && (typed == corev1.ServiceTypeClusterIP || f.service.Spec.Type == typed)
 }
 
 // leadsTo says whether a route is there and leads connections as it was made to: from the listeners of the Gateway, by their name, to the Service. The API server adds defaults.

@@ -118,6 +118,16 @@ func TestNodePortIsReachedAtTheNodes(t *testing.T) {
 	require.NoError(t, e.runtime.Stop(t.Context(), e.ref))
 	e.start()
 	require.Equal(t, service.Spec.Ports[0].NodePort, e.service().Spec.Ports[0].NodePort, "the port stays the cluster's while it sleeps")
+
+	require.False(t, e.observe().Outdated)
+	require.NoError(t, e.client.Patch(t.Context(), service, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"type":"ClusterIP"}}`))))
+	require.Zero(t, e.service().Spec.Ports[0].NodePort)
+	require.True(t, e.observe().Outdated, "another client took the port of the nodes")
+	e.renew()
+	service = e.service()
+	require.Equal(t, corev1.ServiceTypeNodePort, service.Spec.Type)
+	e.fits(fmt.Sprintf("https://192.0.2.7:%d", service.Spec.Ports[0].NodePort))
+	require.False(t, e.observe().Outdated)
 }
 
 func TestALoadBalancerGivesTheAddress(t *testing.T) {
