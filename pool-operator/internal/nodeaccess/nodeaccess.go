@@ -14,6 +14,9 @@ import (
 	"fmt"
 	"io"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/clientcmd"
@@ -71,14 +74,9 @@ func Apply(ctx context.Context, kubeconfig []byte, s Settings) error {
 	if err != nil {
 		return err
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	cluster, err := open(kubeconfig, list)
 	if err != nil {
-		return fmt.Errorf("reading the administrator's kubeconfig: %w", err)
-	}
-	config.QPS = -1 // the API server queues fairly by itself
-	cluster, err := client.New(config, client.Options{})
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return err
 	}
 	for _, object := range list {
 		if err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), FieldOwner, client.ForceOwnership); err != nil {
@@ -86,6 +84,52 @@ func Apply(ctx context.Context, kubeconfig []byte, s Settings) error {
 		}
 	}
 	return nil
+}
+
+// Lost says whether one of the objects is missing in the cluster that the administrator's kubeconfig opens. What is in those that are there is not compared.
+func Lost(ctx context.Context, kubeconfig []byte, s Settings) (bool, error) {
+	list, err := Objects(s)
+	if err != nil {
+		return false, err
+	}
+	cluster, err := open(kubeconfig, list)
+	if err != nil {
+		return false, err
+	}
+	for _, object := range list {
+		found := &metav1.PartialObjectMetadata{}
+		found.SetGroupVersionKind(object.GroupVersionKind())
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(object), found)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("looking for %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return false, nil
+}
+
+// open returns a client for the kinds of the objects, all of which each API server serves.
+func open(kubeconfig []byte, list []*unstructured.Unstructured) (client.Client, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the administrator's kubeconfig: %w", err)
+	}
+	config.QPS = -1 // the API server queues fairly by itself
+	kinds := meta.NewDefaultRESTMapper(nil)
+	for _, object := range list {
+		scope := meta.RESTScopeNamespace
+		if object.GetNamespace() == "" {
+			scope = meta.RESTScopeRoot
+		}
+		kinds.Add(object.GroupVersionKind(), scope)
+	}
+	cluster, err := client.New(config, client.Options{Mapper: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return cluster, nil
 }
 
 // Secret is the content of the Secret of node access, with the keys that hivev1 documents.

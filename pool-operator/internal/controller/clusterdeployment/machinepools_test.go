@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,4 +200,24 @@ func (s *shell) release(pool *hivev1.MachinePool) {
 	require.NotNil(s, pool.DeletionTimestamp, "MachinePool %s is deleted with its cluster", pool.Name)
 	pool.Finalizers = nil
 	require.NoError(s, s.client.Update(s.Context(), pool))
+}
+
+// An administrator of a cluster may delete anything inside it. Without what joining needs no machine joins any more, and none that is removed loses its Node.
+func TestWhatNodesJoinWithIsMadeAgainInsideTheCluster(t *testing.T) {
+	admin := newAdmin(t, controlplanetest.Start(t)) // its API server stands for that of the hosted cluster, too
+	kubeconfig, err := os.ReadFile(controlplanetest.Kubeconfig(t))
+	require.NoError(t, err)
+	cluster := createCluster(t, admin, func(c *hivev1.ClusterDeployment) { c.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{} })
+	s := &shell{T: t, writes: &writes{}, key: client.ObjectKeyFromObject(cluster), uid: cluster.UID}
+	s.client = interceptor.NewClient(admin, s.writes.intercept())
+	s.begin().backend.Kubeconfig = kubeconfig
+	s.run()
+	s.writes.log = nil
+	s.run()
+	require.Empty(t, s.writes.log, "nothing is missing")
+
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "muster:node-manager"}}
+	require.NoError(t, admin.Delete(t.Context(), binding))
+	s.run()
+	require.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(binding), binding))
 }

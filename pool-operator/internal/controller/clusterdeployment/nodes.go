@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
@@ -66,7 +67,29 @@ func (r *Reconciler) nodeAccessMissing(ctx context.Context, cluster *hivev1.Clus
 	if err != nil {
 		return false, err
 	}
-	return r.secretMissing(ctx, cluster, metadata.NodeAccessSecretRef.Name, id)
+	missing, err := r.secretMissing(ctx, cluster, metadata.NodeAccessSecretRef.Name, id)
+	if missing || err != nil {
+		return missing, err
+	}
+	return r.objectsLost(ctx, cluster, *network)
+}
+
+// lookTimeout bounds the look at what nodes join with inside a hosted cluster.
+const lookTimeout = 3 * time.Second
+
+// objectsLost looks whether an administrator of a running cluster deleted something inside it that nodes join with. Of one that does not answer to that nothing can be said.
+func (r *Reconciler) objectsLost(ctx context.Context, cluster *hivev1.ClusterDeployment, network provision.NodeNetwork) (bool, error) {
+	access, err := r.Runtime.Access(ctx, refOf(cluster))
+	if err != nil {
+		return false, fmt.Errorf("reading the credentials of hosted cluster %s: %w", refOf(cluster), err)
+	}
+	look, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	lost, err := nodeaccess.Lost(look, access.Kubeconfig, r.settings(&network))
+	if err != nil {
+		logf.FromContext(ctx).V(1).Info("could not look at what nodes join with", "cause", err.Error())
+	}
+	return lost, nil
 }
 
 // applyTimeout bounds what is applied inside a hosted cluster, whose administrators can slow it down by admission webhooks.
