@@ -43,14 +43,14 @@ func runs(state provision.State) bool {
 }
 
 // machinesToStart says which machines were stopped with the cluster and are not Ready nodes again; empty for none, and where they take too long. The condition Hibernating
-// has said since when the cluster resumes.
+// has said since when the cluster resumes, also where it was not asleep yet: then its status is what it was.
 func machinesToStart(now time.Time, s Snapshot) string {
 	machines := hivev1.FindCondition(s.Cluster.Status.Conditions, hivev1.ClusterDeploymentMachinesStopped)
 	if machines == nil || machines.Reason == hivev1.ReasonMachinesRunning {
 		return ""
 	}
 	hibernating := hivev1.FindCondition(s.Cluster.Status.Conditions, hivev1.ClusterDeploymentHibernating)
-	if hibernating != nil && hibernating.Status == corev1.ConditionFalse && now.Sub(hibernating.LastTransitionTime.Time) >= machinesTimeout {
+	if hibernating != nil && hibernating.Reason == hivev1.ReasonResumingOrRunning && now.Sub(hibernating.LastProbeTime.Time) >= machinesTimeout {
 		return ""
 	}
 	return "The API of the cluster answers. Its machines are being started: " + machines.Message + " (step 2 of 2)."

@@ -89,6 +89,11 @@ func TestAClusterResumesWithItsMachines(t *testing.T) {
 		return says(hibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, ago)
 	}
 	starting := says(machines, corev1.ConditionFalse, hivev1.ReasonStartingMachines, time.Minute)
+	ranFor := func(long time.Duration) option {
+		return func(s *hostedplan.Snapshot) {
+			hivev1.FindCondition(s.Cluster.Status.Conditions, hibernating).LastTransitionTime = metav1.NewTime(now.Add(-long))
+		}
+	}
 	for sentence, test := range map[string]struct {
 		given []option
 		want  hivev1.PowerState
@@ -96,6 +101,8 @@ func TestAClusterResumesWithItsMachines(t *testing.T) {
 		"it waits for machines that are off":    {[]option{says(machines, corev1.ConditionTrue, hivev1.ReasonMachinesStopped, time.Hour), resumed(0)}, hivev1.PowerStateWaitingForNodes},
 		"it waits for nodes":                    {[]option{starting, resumed(time.Minute)}, hivev1.PowerStateWaitingForNodes},
 		"its status is yet to say that it does": {[]option{starting, says(hibernating, corev1.ConditionTrue, hivev1.ReasonHibernating, time.Hour)}, hivev1.PowerStateWaitingForNodes},
+		"it was not asleep yet":                 {[]option{starting, says(hibernating, corev1.ConditionFalse, hivev1.ReasonWaitingForMachinesToStop, time.Hour)}, hivev1.PowerStateWaitingForNodes},
+		"nor a minute ago, and ran for long":    {[]option{starting, resumed(time.Minute), ranFor(time.Hour)}, hivev1.PowerStateWaitingForNodes},
 		"not for ever":                          {[]option{starting, resumed(10 * time.Minute)}, hivev1.PowerStateRunning},
 		"not for machines that run":             {[]option{says(machines, corev1.ConditionFalse, hivev1.ReasonMachinesRunning, 0), resumed(0)}, hivev1.PowerStateRunning},
 	} {
