@@ -75,13 +75,13 @@ func delay(failures int32) time.Duration {
 	return min(longestDelay, firstDelay<<max(0, failures-1))
 }
 
-// learnFromOutcomes forgets failures as soon as a cluster was installed after the last of them.
+// learnFromOutcomes forgets failures as soon as a cluster was installed after the last of them. One that says that it will be, which was installed while the clock was ahead, tells nothing.
 func (h *health) learnFromOutcomes(members []member) {
 	if h.LastFailureTime == nil {
 		return
 	}
 	for _, m := range members {
-		if m.InstalledAt.After(h.LastFailureTime.Time) && m.state != broken {
+		if m.InstalledAt.After(h.LastFailureTime.Time) && !m.InstalledAt.After(h.now.Add(oneMoment)) && m.state != broken {
 			h.ClusterPoolProvisioning = hivev1.ClusterPoolProvisioning{}
 			return
 		}

@@ -148,6 +148,12 @@ func TestChangesThatMayHelpAreTriedAtOnce(t *testing.T) {
 				c.InstalledAt, c.Version = now.Add(-time.Second), poolplan.Version(s.Pool.Spec)
 			}))
 		}, true},
+		"a success of a clock that was ahead": {func(s *poolplan.Snapshot) {
+			testobj.Size(2)(s.Pool)
+			s.Clusters = append(s.Clusters, with(free("p-a", 9), func(c *poolplan.Cluster) {
+				c.InstalledAt, c.Version = now.Add(2*time.Hour), poolplan.Version(s.Pool.Spec)
+			}))
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := testobj.Pool("p", testobj.Size(1))
