@@ -82,9 +82,18 @@ func publish(s Snapshot) []Action {
 	return append(actions,
 		RecordInstalled{Why: WhyInstalled, Metadata: metadata, Labels: map[string]string{
 			hivev1.LabelClusterPlatform: hivev1.PlatformHosted,
-			hivev1.LabelClusterVersion:  strings.TrimPrefix(s.Observed.Version, "v"),
+			hivev1.LabelClusterVersion:  versionLabel(s.Observed.Version),
 		}},
 	)
+}
+
+// labelLength is how long the value of a label may be.
+const labelLength = 63
+
+// versionLabel is the version of a cluster as a label can have it: without the + of builds such as v1.37.2+rke2r1.
+func versionLabel(version string) string {
+	text := strings.ReplaceAll(strings.TrimPrefix(version, "v"), "+", "_")
+	return strings.Trim(text[:min(len(text), labelLength)], "-_.")
 }
 
 // Lengths that keep the names of Secrets within what an object may be called.

@@ -4,12 +4,14 @@
 package hostedplan_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -298,6 +300,22 @@ func TestAReadyClusterIsPublishedBeforeItIsCalledInstalled(t *testing.T) {
 	assert.Equal(t, "1.36.3", recorded.Labels[hivev1.LabelClusterVersion])
 	assert.NotNil(t, recorded.Metadata.AdminPasswordSecretRef)
 	assert.NotNil(t, recorded.Metadata.MetadataJSONSecretRef)
+}
+
+// Programs of other builds than those of Kubernetes say so in their version, and a label that the API server refuses would keep the cluster from ever being installed.
+func TestAnyVersionFitsTheLabelOfTheCluster(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.36.3": "1.36.3", "v1.36.3+rke2r1": "1.36.3_rke2r1", "v1.36.3-eks.2+" + strings.Repeat("a", 80): "1.36.3-eks.2_" + strings.Repeat("a", 50), "": "",
+	} {
+		s := snapshot(observed(provision.StateReady))
+		s.Observed.Version = version
+		actions := hostedplan.Plan(now, s).Actions
+		recorded, ok := actions[len(actions)-1].(hostedplan.RecordInstalled)
+		require.True(t, ok)
+		label := recorded.Labels[hivev1.LabelClusterVersion]
+		assert.Equal(t, want, label)
+		assert.Empty(t, content.IsLabelValue(label))
+	}
 }
 
 func TestStatus(t *testing.T) {
