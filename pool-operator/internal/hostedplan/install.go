@@ -36,7 +36,9 @@ func planInstall(now time.Time, s Snapshot) Decision {
 		case s.Observed.Superseded:
 			d.Actions = []Action{Stop{Why: WhySuperseded}}
 		}
-	case provision.StateUnreachable, provision.StateStopping, provision.StateDeleting:
+	case provision.StateUnreachable:
+		d.RequeueAfter = checkSilent(now, s)
+	case provision.StateStopping, provision.StateDeleting:
 	}
 	return d
 }

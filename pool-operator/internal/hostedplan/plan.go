@@ -51,9 +51,19 @@ const (
 	checkReady = time.Minute
 	// checkUnready is the same for one that starts, stops, goes or does not answer.
 	checkUnready = 10 * time.Second
+	// checkNew is the same for one that has just come up and does not answer: what leads to a pod follows it by a moment.
+	checkNew = time.Second
 	// hangAfter is how long a cluster may run without an answer before it is stopped, and then started.
 	hangAfter = 5 * time.Minute
 )
+
+// checkSilent is when a cluster that does not answer is asked again.
+func checkSilent(now time.Time, s Snapshot) time.Duration {
+	if now.Sub(s.Observed.Since) < checkUnready {
+		return checkNew
+	}
+	return checkUnready
+}
 
 // Hosted says whether the cluster is one that this package plans for: of the hosted platform, and not left to an install object.
 func Hosted(cluster *hivev1.ClusterDeployment) bool {

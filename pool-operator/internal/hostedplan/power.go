@@ -55,7 +55,7 @@ func planRunning(now time.Time, s Snapshot) Decision {
 	case provision.StateFailed:
 		d.Actions, d.RequeueAfter = retry(now, s.Observed, Start{Why: WhyRetry})
 	case provision.StateUnreachable:
-		d.Actions = stopIfHanging(now, s)
+		d.Actions, d.RequeueAfter = stopIfHanging(now, s), checkSilent(now, s)
 	case provision.StateStarting:
 		if s.Observed.Superseded {
 			d.Actions = []Action{Stop{Why: WhySuperseded}}
