@@ -5,15 +5,12 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +21,8 @@ import (
 	"github.com/beevik/ntp"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agent/registry"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
-	"github.com/muster-io/muster/agent-service/internal/diskimage"
 )
 
 const (
@@ -197,112 +194,12 @@ func (m *Real) available(ctx context.Context, step api.Step) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(1, request.Timeout))*time.Second)
 	defer cancel()
-	found := make([]agentproto.Availability, len(request.Images))
+	found, from := make([]agentproto.Availability, len(request.Images)), registry.Client{HTTP: m.Client, PullSecret: m.PullSecret}
 	each(len(found), func(i int) {
 		found[i] = agentproto.Availability{Name: request.Images[i], Result: agentproto.Available}
-		if err := m.ask(ctx, request.Images[i]); err != nil {
+		if err := from.Has(ctx, request.Images[i]); err != nil {
 			found[i].Result = agentproto.Unavailable
 		}
 	})
 	return agentproto.ImagesReply{Images: found}, nil
-}
-
-func (m *Real) ask(ctx context.Context, image string) error {
-	if strings.Contains(image, "://") {
-		return m.head(ctx, image, "")
-	}
-	registry, rest, ok := strings.Cut(image, "/")
-	if !ok || !strings.ContainsAny(registry, ".:") {
-		return errors.New("the image does not name its registry")
-	}
-	repository, reference := rest, "latest"
-	if name, digest, found := strings.Cut(rest, "@"); found {
-		repository, reference = name, digest
-	} else if at := strings.LastIndex(rest, ":"); at > 0 {
-		repository, reference = rest[:at], rest[at+1:]
-	}
-	return m.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+reference, m.credentials(registry))
-}
-
-// credentials are of a registry: the base64 of user:password.
-func (m *Real) credentials(registry string) string {
-	var config struct {
-		Auths map[string]struct {
-			Auth string `json:"auth"`
-		} `json:"auths"`
-	}
-	if json.Unmarshal([]byte(m.PullSecret), &config) != nil {
-		return ""
-	}
-	return config.Auths[registry].Auth
-}
-
-var challenge = regexp.MustCompile(`(realm|service|scope)="([^"]*)"`)
-
-// head asks for an address; a registry may first want a token, which is got with the credentials.
-func (m *Real) head(ctx context.Context, address, credentials string) error {
-	authorization := ""
-	if credentials != "" {
-		authorization = "Basic " + credentials
-	}
-	response, err := m.request(ctx, http.MethodHead, address, authorization)
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close()
-	asked := response.Header.Get("WWW-Authenticate")
-	if response.StatusCode == http.StatusUnauthorized && strings.HasPrefix(asked, "Bearer ") {
-		token, err := m.registryToken(ctx, asked, authorization)
-		if err != nil {
-			return err
-		}
-		if response, err = m.request(ctx, http.MethodHead, address, "Bearer "+token); err != nil {
-			return err
-		}
-		_ = response.Body.Close()
-	}
-	if response.StatusCode >= http.StatusBadRequest {
-		return errors.New(response.Status)
-	}
-	return nil
-}
-
-func (m *Real) registryToken(ctx context.Context, asked, authorization string) (string, error) {
-	values := map[string]string{}
-	for _, match := range challenge.FindAllStringSubmatch(asked, -1) {
-		values[match[1]] = match[2]
-	}
-	realm, err := url.Parse(values["realm"])
-	if err != nil || realm.Scheme != "https" {
-		return "", errors.New("the registry asks for a token at no usable address")
-	}
-	realm.RawQuery = url.Values{"service": {values["service"]}, "scope": {values["scope"]}}.Encode()
-	response, err := m.request(ctx, http.MethodGet, realm.String(), authorization)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var body struct {
-		Token       string `json:"token"`
-		AccessToken string `json:"access_token"`
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&body); err != nil {
-		return "", errors.New("the registry gave no token")
-	}
-	return first(body.Token, body.AccessToken), nil
-}
-
-func (m *Real) request(ctx context.Context, method, address, authorization string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, address, nil)
-	if err != nil {
-		return nil, errors.New("the address cannot be read")
-	}
-	if authorization != "" {
-		request.Header.Set("Authorization", authorization)
-	}
-	response, err := m.Client.Do(request)
-	if err != nil {
-		return nil, diskimage.WithoutURL(err)
-	}
-	return response, nil
 }
