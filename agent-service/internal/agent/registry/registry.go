@@ -25,10 +25,16 @@ type Client struct {
 	PullSecret string
 }
 
+// forms are those of images that are pulled. A registry has no image for those who do not name its form.
+var forms = []string{
+	"application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json",
+	"application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.docker.distribution.manifest.v2+json",
+}
+
 // Has is nil where an image can be had: a disk image at its address, a container image at its registry with the pull secret.
 func (c Client) Has(ctx context.Context, image string) error {
 	if strings.Contains(image, "://") {
-		return c.head(ctx, image, "")
+		return c.head(ctx, image, http.Header{})
 	}
 	registry, rest, ok := strings.Cut(image, "/")
 	if !ok || !strings.ContainsAny(registry, ".:") {
@@ -40,7 +46,11 @@ func (c Client) Has(ctx context.Context, image string) error {
 	} else if at := strings.LastIndex(rest, ":"); at > 0 {
 		repository, reference = rest[:at], rest[at+1:]
 	}
-	return c.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+reference, c.credentials(registry))
+	header := http.Header{"Accept": forms}
+	if credentials := c.credentials(registry); credentials != "" {
+		header.Set("Authorization", "Basic "+credentials)
+	}
+	return c.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+reference, header)
 }
 
 // credentials are of a registry: the base64 of user:password.
@@ -59,23 +69,20 @@ func (c Client) credentials(registry string) string {
 var challenge = regexp.MustCompile(`(realm|service|scope)="([^"]*)"`)
 
 // head asks for an address; a registry may first want a token, which is got with the credentials.
-func (c Client) head(ctx context.Context, address, credentials string) error {
-	authorization := ""
-	if credentials != "" {
-		authorization = "Basic " + credentials
-	}
-	response, err := c.request(ctx, http.MethodHead, address, authorization)
+func (c Client) head(ctx context.Context, address string, header http.Header) error {
+	response, err := c.request(ctx, http.MethodHead, address, header)
 	if err != nil {
 		return err
 	}
 	_ = response.Body.Close()
 	asked := response.Header.Get("WWW-Authenticate")
 	if response.StatusCode == http.StatusUnauthorized && strings.HasPrefix(asked, "Bearer ") {
-		token, err := c.token(ctx, asked, authorization)
+		token, err := c.token(ctx, asked, header.Get("Authorization"))
 		if err != nil {
 			return err
 		}
-		if response, err = c.request(ctx, http.MethodHead, address, "Bearer "+token); err != nil {
+		header.Set("Authorization", "Bearer "+token)
+		if response, err = c.request(ctx, http.MethodHead, address, header); err != nil {
 			return err
 		}
 		_ = response.Body.Close()
@@ -96,7 +103,11 @@ func (c Client) token(ctx context.Context, asked, authorization string) (string,
 		return "", errors.New("the registry asks for a token at no usable address")
 	}
 	realm.RawQuery = url.Values{"service": {values["service"]}, "scope": {values["scope"]}}.Encode()
-	response, err := c.request(ctx, http.MethodGet, realm.String(), authorization)
+	header := http.Header{}
+	if authorization != "" {
+		header.Set("Authorization", authorization)
+	}
+	response, err := c.request(ctx, http.MethodGet, realm.String(), header)
 	if err != nil {
 		return "", err
 	}
@@ -111,14 +122,12 @@ func (c Client) token(ctx context.Context, asked, authorization string) (string,
 	return cmp.Or(body.Token, body.AccessToken), nil
 }
 
-func (c Client) request(ctx context.Context, method, address, authorization string) (*http.Response, error) {
+func (c Client) request(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, errors.New("the address cannot be read")
 	}
-	if authorization != "" {
-		request.Header.Set("Authorization", authorization)
-	}
+	request.Header = header
 	response, err := c.HTTP.Do(request)
 	if err != nil {
 		return nil, diskimage.WithoutURL(err)
