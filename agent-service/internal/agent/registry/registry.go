@@ -40,17 +40,16 @@ func (c Client) Has(ctx context.Context, image string) error {
 	if !ok || !strings.ContainsAny(registry, ".:") {
 		return errors.New("the image does not name its registry")
 	}
-	repository, reference := rest, "latest"
-	if name, digest, found := strings.Cut(rest, "@"); found {
-		repository, reference = name, digest
-	} else if at := strings.LastIndex(rest, ":"); at > 0 {
-		repository, reference = rest[:at], rest[at+1:]
+	repository, digest, _ := strings.Cut(rest, "@")
+	tag := "latest"
+	if at := strings.LastIndex(repository, ":"); at > 0 {
+		repository, tag = repository[:at], repository[at+1:]
 	}
 	header := http.Header{"Accept": forms}
 	if credentials := c.credentials(registry); credentials != "" {
 		header.Set("Authorization", "Basic "+credentials)
 	}
-	return c.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+reference, header)
+	return c.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+cmp.Or(digest, tag), header)
 }
 
 // credentials are of a registry: the base64 of user:password.

@@ -49,8 +49,8 @@ func TestImagesOfEveryFormAreThere(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "https://")
 	c := Client{HTTP: server.Client(), PullSecret: `{"auths":{"` + host + `":{"auth":"bWU6c2VjcmV0"}}}`}
 	for image, there := range map[string]bool{
-		"index:v1": true, "manifest": true, "list:v1": true, "image@" + digest: true,
-		"index:v2": false, "other:v1": false, "image@sha256:b": false,
+		"index:v1": true, "manifest": true, "list:v1": true, "image@" + digest: true, "image:v2@" + digest: true,
+		"index:v2": false, "other:v1": false, "image@sha256:b": false, "image:v1@sha256:b": false,
 	} {
 		assert.Equal(t, there, c.Has(t.Context(), host+"/images/"+image) == nil, image)
 	}
