@@ -1774,8 +1774,8 @@ type DiskSkipFormattingParams struct {
 
 // Error defines model for Error.
 type Error struct {
-	// Code The HTTP status as a string.
-	Code string `json:"code"`
+	// Code The HTTP status, as assisted-service has it: a number for 401 and 403, a string for all others.
+	Code any    `json:"code"`
 	Href string `json:"href"`
 
 	// ID The HTTP status.

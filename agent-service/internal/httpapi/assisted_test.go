@@ -284,6 +284,33 @@ func TestAnAgentThatTheServiceLostRegistersAgain(t *testing.T) {
 	}
 }
 
+// TestRefusalsHaveTheFormOfAssistedService: its clients do not read an answer whose code is of the other type.
+func TestRefusalsHaveTheFormOfAssistedService(t *testing.T) {
+	w := newTestEnv(t)
+	olga := w.person("olga")
+	agent := newFieldAgent(w, w.infraEnv(olga, "e"))
+	for name, c := range map[string]struct {
+		who              caller
+		method, path     string
+		status           int
+		definition, code string
+	}{
+		"no token":        {nil, "GET", "/infra-envs", 401, "infra_error", "401"},
+		"a false token":   {caller{"X-Secret-Key": "x"}, "GET", agent.path + uuid.NewString() + "/instructions", 401, "infra_error", "401"},
+		"a viewer":        {w.person("vera", "viewers"), "POST", "/clusters", 403, "infra_error", "403"},
+		"nothing there":   {olga, "GET", "/clusters/" + uuid.NewString(), 404, "error", "404"},
+		"no identifier":   {olga, "GET", "/clusters/x", 400, "error", "400"},
+		"no such path":    {olga, "GET", "/x", 404, "error", "404"},
+		"another request": {olga, "PUT", "/clusters", 405, "error", "405"},
+	} {
+		got := w.call(c.who, c.method, c.path, nil)
+		require.Equal(t, c.status, got.status, "%s: %s", name, got.raw)
+		agent.sees(c.definition, got.body)
+		assert.Equal(t, c.code, got.text("code"), name)
+		assert.NotEmpty(t, got.text("reason"), name)
+	}
+}
+
 func TestAChangeMayRepeatTheNameOfItsCluster(t *testing.T) {
 	w := newTestEnv(t)
 	olga := w.person("olga")
