@@ -68,6 +68,7 @@ func TestThisMachineHasAnInventory(t *testing.T) {
 	inventory, err := machine.Inventory(t.Context())
 	require.NoError(t, err)
 	assert.NotEmpty(t, inventory.Hostname)
+	assert.Equal(t, "quiet muster.token=… panic=30", machine.boot("quiet muster.token=a.b_c-d panic=30").CommandLine, "users see the inventory")
 	assert.Positive(t, inventory.CPU.Count)
 	assert.Positive(t, inventory.Memory.PhysicalBytes)
 	identity, err := machine.Identity(t.Context())

@@ -31,13 +31,14 @@ func (m *Real) Inventory(_ context.Context) (*hardware.Inventory, error) {
 		return nil, err
 	}
 	return &hardware.Inventory{
-		Hostname: name, Boot: m.boot(), CPU: processors(), Memory: memory(), Disks: m.withUnitSerials(m.disks()), Interfaces: m.interfaces(), Routes: routes(), SystemVendor: m.vendor(),
+		Hostname: name, Boot: m.boot(content("/proc/cmdline")), CPU: processors(), Memory: memory(), Disks: m.withUnitSerials(m.disks()), Interfaces: m.interfaces(), Routes: routes(), SystemVendor: m.vendor(),
 		TPMVersion: m.tpm(), Timestamp: time.Now().Unix(),
 	}, nil
 }
 
-func (m *Real) boot() hardware.Boot {
-	boot := hardware.Boot{CurrentBootMode: "bios", CommandLine: content("/proc/cmdline")}
+// boot is how the machine was started, with the kernel's command line.
+func (m *Real) boot(line string) hardware.Boot {
+	boot := hardware.Boot{CurrentBootMode: "bios", CommandLine: string(withoutToken([]byte(line)))} // users see it
 	if _, err := os.Stat(filepath.Join(m.Sys, "firmware/efi")); err == nil {
 		boot.CurrentBootMode = "uefi"
 	}

@@ -31,6 +31,11 @@ const (
 
 var tokenArgument = regexp.MustCompile(`muster\.token=\S*`)
 
+// withoutToken takes the image's token out of the kernel's command line.
+func withoutToken(line []byte) []byte {
+	return tokenArgument.ReplaceAll(line, []byte("muster.token=…"))
+}
+
 // tail keeps the newest bytes that were written to it.
 type tail struct {
 	mu   sync.Mutex
@@ -63,7 +68,7 @@ func (m *Real) Logs() map[string][]byte {
 	messages := make([]byte, maxLog)
 	if n, err := syscall.Klogctl(readAll, messages); err == nil {
 		// The command line is among them, and may hold the image's token.
-		logs["kernel.log"] = tokenArgument.ReplaceAll(messages[:n], []byte("muster.token=…"))
+		logs["kernel.log"] = withoutToken(messages[:n])
 	}
 	return logs
 }
