@@ -88,7 +88,7 @@ func DataURL(content string) string {
 // ignition names the host, lets the user in, and tells the service when the system is up.
 const ignition = `{
   "ignition": {"version": "3.2.0"{{if .Overrides}}, "config": {"merge": [{"source": {{json .Overrides}}}]}{{end}}},
-  "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [{{if .SSHKey}}{{json .SSHKey}}{{end}}]}]},
+  "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": {{json (lines .SSHKey)}}}]},
   "storage": {"files": [
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
     {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .PullSecret}},
@@ -106,7 +106,7 @@ const ignition = `{
 // cloudInit is the same for systems that read cloud-init.
 const cloudInit = `#cloud-config
 hostname: {{json .Hostname}}
-ssh_authorized_keys: [{{if .SSHKey}}{{json .SSHKey}}{{end}}]
+ssh_authorized_keys: {{json (lines .SSHKey)}}
 write_files:
 - {path: /etc/muster/host.json, permissions: "0600", content: {{json (host .)}}}
 {{- if .PullSecret}}
@@ -134,6 +134,16 @@ var functions = template.FuncMap{
 		return string(encoded), err
 	},
 	"data": DataURL,
+	// A cluster may have a key in each line of its SSH key.
+	"lines": func(text string) []string {
+		lines := []string{}
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	},
 	"host": func(v Values) (string, error) {
 		facts := map[string]string{"service_url": v.BaseURL, "infra_env_id": v.InfraEnvID, "host_id": v.HostID, "cluster_id": v.ClusterID, "token": v.Token}
 		for name, value := range map[string]string{"ca": v.Trusted, "http_proxy": v.Proxy.HTTP, "https_proxy": v.Proxy.HTTPS, "no_proxy": v.Proxy.NoProxy, "ntp_sources": v.NTPSources} {

@@ -49,6 +49,35 @@ func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
 	}
 }
 
+// TestEachKeyOfAClusterIsOne: cloud-init takes what comes after the first key of a text for a comment on it.
+func TestEachKeyOfAClusterIsOne(t *testing.T) {
+	for text, keys := range map[string][]string{
+		"":                            {},
+		"ssh-ed25519 AAAA jane\n":     {"ssh-ed25519 AAAA jane"},
+		"ssh-ed25519 A\nssh-rsa B":    {"ssh-ed25519 A", "ssh-rsa B"},
+		" ssh-rsa A\r\n\r\nssh-rsa B": {"ssh-rsa A", "ssh-rsa B"},
+	} {
+		var ignition struct {
+			Passwd struct {
+				Users []struct{ SSHAuthorizedKeys []string }
+			}
+		}
+		data, _, err := firstboot.Render(agentproto.OSImage{}, firstboot.Values{SSHKey: text})
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &ignition), string(data))
+		require.Len(t, ignition.Passwd.Users, 1)
+		assert.Equal(t, keys, ignition.Passwd.Users[0].SSHAuthorizedKeys, "%q", text)
+
+		var config struct {
+			Keys []string `json:"ssh_authorized_keys"`
+		}
+		data, _, err = firstboot.Render(agentproto.OSImage{FirstBoot: firstboot.CloudInit}, firstboot.Values{SSHKey: text})
+		require.NoError(t, err)
+		require.NoError(t, yaml.Unmarshal(data, &config), string(data))
+		assert.Equal(t, keys, config.Keys, "%q", text)
+	}
+}
+
 func TestATemplateOfAnImageTakesTheirPlace(t *testing.T) {
 	data, _, err := firstboot.Render(agentproto.OSImage{Template: "{{.Hostname}} of {{.ClusterName}}"}, firstboot.Values{Hostname: "n1", ClusterName: "c"})
 	require.NoError(t, err)
