@@ -57,6 +57,9 @@ func (v *visit) pass(name string, response *http.Response, err error) error {
 	defer response.Body.Close() //nolint:errcheck // it is only read
 	v.w.Header().Set("Content-Type", "application/octet-stream")
 	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
+	if length := response.Header.Get("Content-Length"); length != "" { // browsers see that a file is not whole
+		v.w.Header().Set("Content-Length", length)
+	}
 	_, err = io.Copy(v.w, response.Body)
 	if err != nil {
 		v.Log.Sugar().Debugf("handing on %s: %v", name, err)

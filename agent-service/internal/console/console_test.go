@@ -203,6 +203,21 @@ func TestAFormOfAnotherSiteDoesNothing(t *testing.T) {
 	assert.Equal(t, 1, done)
 }
 
+func TestAFileThatEndsEarlyIsNotWhole(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(w, "abc")
+	})
+	began := httptest.NewRecorder()
+	require.NoError(t, vaultOf(t).Begin(began, "good", false))
+	r := jar(began)
+	r.URL.Path = Base + "/clusters/0b6fbd4c-5c5e-4c5e-9c3d-0c5d0f2b6a11/logs"
+	answer := httptest.NewRecorder()
+	c.ServeHTTP(answer, r)
+	assert.Equal(t, "abc", answer.Body.String())
+	assert.Equal(t, "10", answer.Header().Get("Content-Length"), "net/http cuts the connection")
+}
+
 func TestTheAPIDecidesWhoSeesWhat(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer good" {

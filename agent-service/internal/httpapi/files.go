@@ -4,8 +4,6 @@
 package httpapi
 
 import (
-	"archive/tar"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/httpapi/logarchive"
 )
 
 // files are the operations on what is kept with a cluster: manifests, the install configuration, settings of user interfaces, logs.
@@ -257,15 +256,6 @@ func (s *files) DownloadClusterLogs(ctx context.Context, r api.DownloadClusterLo
 		file := download(strings.ReplaceAll(name, "/", "_")+".tar.gz", content)
 		return api.DownloadClusterLogs200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, nil
 	}
-	all, err := s.allLogs(ctx, clusterID)
-	if err != nil {
-		return nil, err
-	}
-	file := download("cluster_"+clusterID+"_logs.tar", all)
-	return api.DownloadClusterLogs200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, nil
-}
-
-func (s *files) allLogs(ctx context.Context, clusterID string) ([]byte, error) {
 	found, err := s.Service.ListLogs(ctx, principal(ctx), clusterID)
 	if err == nil && len(found) == 0 {
 		err = &refusal{http.StatusNotFound, "no host of this cluster has sent logs yet"}
@@ -273,19 +263,9 @@ func (s *files) allLogs(ctx context.Context, clusterID string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	archive := tar.NewWriter(&out)
-	for _, f := range found {
-		content, err := s.Service.Logs(ctx, principal(ctx), clusterID, f.Name)
-		if err != nil {
-			return nil, err
-		}
-		err = archive.WriteHeader(&tar.Header{Name: f.Name + ".tar.gz", Size: int64(len(content)), Mode: 0o644, ModTime: f.UpdatedAt})
-		if _, more := archive.Write(content); err != nil || more != nil {
-			return nil, fmt.Errorf("packing logs: %w", errors.Join(err, more))
-		}
-	}
-	return out.Bytes(), archive.Close()
+	return &logarchive.Archive{Name: "cluster_" + clusterID + "_logs.tar", Logs: found, Read: func(name string) ([]byte, error) {
+		return s.Service.Logs(ctx, principal(ctx), clusterID, name)
+	}}, nil
 }
 
 // UpdateHostLogsProgress implements api.StrictServerInterface.

@@ -1,0 +1,91 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package logarchive
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+)
+
+var errAway = errors.New("the database is away")
+
+// archiveOf has logs of these sizes, of which the first ones can be read.
+func archiveOf(reads int, sizes ...int) *Archive {
+	a := &Archive{Name: "all.tar"}
+	for i, size := range sizes {
+		a.Logs = append(a.Logs, domain.FileInfo{Name: "logs/" + strconv.Itoa(i), Size: int64(size), UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)})
+	}
+	a.Read = func(name string) ([]byte, error) {
+		at, err := strconv.Atoi(strings.TrimPrefix(name, "logs/"))
+		if err != nil || at >= reads {
+			return nil, errAway
+		}
+		return []byte(strings.Repeat(strconv.Itoa(at), sizes[at])), nil
+	}
+	return a
+}
+
+func TestLogsAreWrittenAsTheyAreRead(t *testing.T) {
+	sizes := []int{700, 0, 1, 511, 512, 513, 1024, 5000}
+	answer := httptest.NewRecorder()
+	a := archiveOf(len(sizes), sizes...)
+	read, written := a.Read, 0
+	a.Read = func(name string) ([]byte, error) {
+		if name != "logs/0" {
+			assert.Greater(t, answer.Body.Len(), written, "the last one was written before the next one is read")
+		}
+		written = answer.Body.Len()
+		return read(name)
+	}
+	require.NoError(t, a.VisitDownloadClusterLogsResponse(answer))
+	assert.Equal(t, strconv.Itoa(answer.Body.Len()), answer.Header().Get("Content-Length"))
+	assert.Equal(t, "application/octet-stream", answer.Header().Get("Content-Type"))
+	assert.Equal(t, `attachment; filename="all.tar"`, answer.Header().Get("Content-Disposition"))
+	found := tar.NewReader(answer.Body)
+	for i, size := range sizes {
+		entry, err := found.Next()
+		require.NoError(t, err)
+		assert.Equal(t, "logs/"+strconv.Itoa(i)+".tar.gz", entry.Name)
+		content, err := io.ReadAll(found)
+		require.NoError(t, err)
+		assert.Equal(t, strings.Repeat(strconv.Itoa(i), size), string(content))
+	}
+	_, err := found.Next()
+	require.ErrorIs(t, err, io.EOF)
+}
+
+func TestLogsThatCannotBeReadAreNoWholeAnswer(t *testing.T) {
+	answer := httptest.NewRecorder()
+	require.ErrorIs(t, archiveOf(0, 10).VisitDownloadClusterLogsResponse(answer), errAway)
+	assert.Zero(t, answer.Body.Len())
+	assert.Empty(t, answer.Header(), "the answer is free for the error")
+
+	for name, change := range map[string]func(a *Archive){
+		"away": func(a *Archive) { *a = *archiveOf(1, 10, 20) }, "another size": func(a *Archive) { a.Logs[1].Size++ },
+	} {
+		a := archiveOf(2, 10, 20)
+		change(a)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = a.VisitDownloadClusterLogsResponse(w) }))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		response, err := server.Client().Do(request)
+		require.NoError(t, err, name)
+		_, err = io.ReadAll(response.Body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, name)
+		require.NoError(t, response.Body.Close())
+		server.Close()
+	}
+}
