@@ -21,7 +21,9 @@ func (s *server) checked(next http.Handler) http.Handler {
 			s.refuse(w, r, &http.MaxBytesError{Limit: limit})
 			return
 		}
-		if !operation.TakesLogs() {
+		if operation.TakesLogs() {
+			r.Body = bodylimit.Paced(w, r.Body, logsPause, logsTime)
+		} else {
 			release, err := s.bodies.Reserve(w, r, callerOf(r.Context()).account(r), limit)
 			if err != nil {
 				s.refuse(w, r, err)

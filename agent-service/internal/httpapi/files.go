@@ -215,12 +215,11 @@ func (s *files) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) (
 	if err := s.mayAct(ctx, from); err != nil {
 		return nil, err
 	}
-	select {
-	case s.logs <- struct{}{}:
-		defer func() { <-s.logs }()
-	default:
-		return nil, domain.Refuse(domain.Unavailable, "LogsBusy", "other hosts send their logs at the moment; try again")
+	release := s.logs.Take(from)
+	if release == nil {
+		return nil, domain.Refuse(domain.Unavailable, "LogsBusy", "this host or others send their logs at the moment; try again")
 	}
+	defer release()
 	part, err := r.Body.NextPart()
 	for err == nil && part.FormName() != "upfile" {
 		part, err = r.Body.NextPart()

@@ -194,6 +194,37 @@ func TestLogsAreKeptOfHostsThatAreInTheCluster(t *testing.T) {
 	assert.Equal(t, 403, w.call(caller{"X-Secret-Key": token}, "GET", "/clusters/"+cluster+"/downloads/files?file_name=install-config.yaml", nil).status, "a host reads nothing of its cluster")
 }
 
+func TestAHostThatSendsLogsLeavesATurnToOthers(t *testing.T) {
+	w := newTestEnv(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	slow, slowToken := w.host(env)
+	other, token := w.host(env)
+	for _, host := range []string{slow, other} {
+		require.Equal(t, 200, w.call(admin, "POST", host+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+	}
+	path := "/clusters/" + cluster + "/logs?logs_type=host"
+	body, rest := io.Pipe()
+	defer func() { _ = rest.Close() }()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.server.URL+api.Base+path, body)
+	require.NoError(t, err)
+	request.Header.Set("X-Secret-Key", slowToken)
+	request.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if response, err := w.server.Client().Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	require.Eventually(t, func() bool { return w.upload(slowToken, path, "x").status == 503 }, patience, 10*time.Millisecond, "it sends logs already")
+	got := w.upload(token, path, "y")
+	require.Equal(t, 204, got.status, got.raw)
+	require.NoError(t, rest.CloseWithError(errors.New("it restarts")))
+	<-left
+	require.Eventually(t, func() bool { return w.upload(slowToken, path, "x").status == 204 }, patience, 10*time.Millisecond)
+}
+
 func TestIgnoredAndRepeatedValidations(t *testing.T) {
 	w := newTestEnv(t)
 	admin := w.person("root", "admins")

@@ -28,10 +28,13 @@ import (
 // maxBody is how large a request may be: an inventory of 15,000 disks is about 6 MB.
 const maxBody = 8 << 20
 
-// maxLogs is how large an archive of logs may be, and logsAtOnce how many are taken at a time: each is in memory.
+// maxLogs is how large an archive of logs may be, and logsAtOnce how many are taken at a time: each is in memory. A host that sends nothing for logsPause, or not all in
+// logsTime, leaves its turn to others.
 const (
 	maxLogs    = 64 << 20
 	logsAtOnce = 2
+	logsPause  = 30 * time.Second
+	logsTime   = 10 * time.Minute
 )
 
 // Images knows what discovery images are made from and where they are.
@@ -99,7 +102,7 @@ func New(options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
-	s := &server{Options: options, operations: description.Operations(document), logs: make(chan struct{}, logsAtOnce), bodies: bodylimit.New()}
+	s := &server{Options: options, operations: description.Operations(document), logs: bodylimit.NewTurns[domain.HostKey](logsAtOnce), bodies: bodylimit.New()}
 	mux := http.NewServeMux()
 	all := &handlers{clusters{s}, hosts{s}, infraEnvs{s}, files{s}, machines{s}, events{s}, facts{s}}
 	strict := api.NewStrictHandlerWithOptions(all, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
@@ -123,8 +126,8 @@ func New(options Options) (http.Handler, error) {
 type server struct {
 	Options
 	operations map[string]description.Operation
-	// logs has an entry for each archive of logs that is taken now.
-	logs   chan struct{}
+	// logs are the turns at sending archives of logs.
+	logs   *bodylimit.Turns[domain.HostKey]
 	bodies *bodylimit.Limiter
 }
 
