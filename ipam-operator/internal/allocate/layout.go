@@ -252,8 +252,11 @@ func (l *Layout) isLocated(addr netip.Addr) bool {
 	return inRange || inSubnet
 }
 
-// NetworkOf is what an address comes with; false means that it lies in no range and in no subnet of the pool.
-func (l *Layout) NetworkOf(addr netip.Addr) (Network, bool) { return l.reservation(addr, 0) }
+// NetworkOf is what an address comes with, or the prefix of a length that it begins; false means that it lies in no range and in no subnet of the pool. Zero bits mean the address
+// alone.
+func (l *Layout) NetworkOf(addr netip.Addr, bits int) (Network, bool) {
+	return l.reservation(addr, bits)
+}
 
 func (l *Layout) isExcluded(addr netip.Addr) bool { return l.excluded.Contains(addr) }
 

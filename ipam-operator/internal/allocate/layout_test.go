@@ -195,7 +195,7 @@ func TestPrefixComesFromTheSubnet(t *testing.T) {
 		ipamv1.Pool{Subnet: subnet("fd00::/64"), Prefix: 56})
 	l := Parse(&s, ipamv1.RandomAllocation)
 	for addr, want := range map[string]int{"10.0.0.5": 22, "10.9.0.1": 0, "fd00::5": 56} {
-		network, ok := l.NetworkOf(netip.MustParseAddr(addr))
+		network, ok := l.NetworkOf(netip.MustParseAddr(addr), 0)
 		require.True(t, ok)
 		assert.Equal(t, want, network.Prefix, addr)
 	}

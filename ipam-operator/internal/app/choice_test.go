@@ -5,6 +5,7 @@ package app
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -74,6 +75,56 @@ func TestAChoosingClaimPassesAPausedPool(t *testing.T) {
 	w.settled()
 	w.merge(second, `{"metadata":{"annotations":null},"spec":{"pools":[{"start":"10.2.0.1","end":"10.2.0.9"}]}}`)
 	assert.Equal(t, "second", w.address(claim.Name).Spec.Pool.Name)
+}
+
+// A pool that gives nothing for now does not keep a claim from what another one gets back: the claim waits for a pool that is in use.
+func TestAChoosingClaimWaitsForAPoolThatServesIt(t *testing.T) {
+	w := newTestEnv(t)
+	w.operator(nil)
+	for name, stop := range map[string]func(first *ipamv1.IPPool){
+		"paused": func(first *ipamv1.IPPool) {
+			w.merge(first, `{"metadata":{"annotations":{"`+ipamv1.PausedAnnotation+`":""}}}`)
+		},
+		"deleted": func(first *ipamv1.IPPool) { w.delete(first) },
+	} {
+		first := w.labelledPool(name+"-1", name, "10.1.0.1", "10.1.0.1")
+		w.choosing(name+"-first", name)
+		require.Equal(t, first.Name, w.address(name+"-first").Spec.Pool.Name)
+		second := w.labelledPool(name+"-2", name, "10.2.0.1", "10.2.0.1")
+		holder := w.choosing(name+"-second", name)
+		require.Equal(t, second.Name, w.address(holder.Name).Spec.Pool.Name)
+		stop(first)
+		claim := w.choosing(name+"-waits", name)
+		w.eventually("it waits for the pool that is "+name, func() bool { return strings.Contains(w.waits(claim, ipamv1.ReasonPoolExhausted), second.Name) })
+		w.delete(holder)
+		assert.Equal(t, second.Name, w.address(claim.Name).Spec.Pool.Name, name)
+	}
+}
+
+// Of the pools that a claim of a prefix chooses from, one that hands out no such prefixes is none.
+func TestAChoosingClaimOfAPrefixWaitsForAPoolThatHasPrefixes(t *testing.T) {
+	w := newTestEnv(t)
+	w.operator(nil)
+	w.labelledPool("first", "a", "10.1.0.1", "10.1.0.9")
+	second := w.labelledPool("second", "a", "10.2.0.1", "10.2.0.9")
+	w.merge(second, `{"spec":{"pools":[{"subnet":"10.3.0.0/28","allocationPrefixLength":29}]}}`)
+	choose := func(name, ip string) *ipamv1.IPClaim {
+		claim := w.newClaim(name, "")
+		claim.Spec.PoolSelector, claim.Spec.PrefixLength = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}, 29
+		if ip != "" {
+			claim.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: ip}
+		}
+		require.NoError(t, w.user.Create(t.Context(), claim))
+		return claim
+	}
+	choose("asks", "10.3.0.8")
+	assert.Equal(t, "10.3.0.8", string(w.address("asks").Spec.Address), "a prefix that it asks for is that of one pool")
+	holder := choose("one", "")
+	require.Equal(t, "10.3.0.0", string(w.address("one").Spec.Address))
+	w.waits(choose("waits", ""), ipamv1.ReasonPoolExhausted)
+	w.delete(holder)
+	assert.Equal(t, "10.3.0.0", string(w.address("waits").Spec.Address))
+	w.settled()
 }
 
 // A pool that comes first by name and has something free is not chosen where another one keeps the address of a former claim of the name.

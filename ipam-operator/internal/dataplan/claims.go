@@ -107,7 +107,7 @@ func (c *Claim) given() (render.Address, error) {
 			if err != nil {
 				return out, fmt.Errorf("IPAddress %s: %w", address.Name, err)
 			}
-			network, _ := c.Layout.NetworkOf(ip)
+			network, _ := c.Layout.NetworkOf(ip, 0)
 			out.Prefix = network.Prefix
 		}
 		if address.Spec.Gateway != nil {

@@ -31,8 +31,8 @@ func choose(s *Subject, claim *ipamv1.IPClaim) {
 }
 
 // choosePool decides from which pool a claim is served that chooses one by labels: the one that it has an address of, the one that has an address for it, the one that keeps
-// the address of a former claim of its name, or the first by name that is not paused and has something free; where none has, the
-// first.
+// the address of a former claim of its name, or the first by name that is not paused and has something free; where none has, the first of those that will serve it when something is
+// given back: a claim that waits for another one is not woken then.
 func (o *observer) choosePool(ctx context.Context, subject *Subject) error {
 	if subject.Choice == nil {
 		return nil
@@ -96,8 +96,8 @@ func (o *observer) keeping(ctx context.Context, subject *Subject, pools []ipamv1
 
 // rank is how well a pool serves a claim that any pool would do for.
 func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool, keeping map[string]bool) int {
-	name := client.ObjectKeyFromObject(pool)
-	free, layout := o.Index.Free(name, subject.Claim.PrefixLength)
+	name, bits := client.ObjectKeyFromObject(pool), subject.Claim.PrefixLength
+	free, layout := o.Index.Free(name, bits)
 	if layout == nil || !pool.DeletionTimestamp.IsZero() {
 		return 0
 	}
@@ -105,21 +105,23 @@ func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool, keeping map[strin
 	queue.Pool = name
 	if asked, ok := allocate.Asked(layout, subject.Claim); ok {
 		if reserved, isReserved := layout.Reserved(subject.Claim.Name); isReserved && reserved == asked {
-			return 3
+			return 4
 		}
-		if _, has := layout.NetworkOf(asked); has {
-			return 2
+		if _, has := layout.NetworkOf(asked, bits); has {
+			return 3
 		}
 		return 0
 	}
 	isFree := int64(o.Line.Ahead(queue, subject.waiter())) < free
 	switch {
-	case keeping[pool.Name], isFree && layout.Gives(subject.Claim.Intended, subject.Claim.PrefixLength, subject.Claim.Name):
-		return 2
-	case isFree && !capi.IsPaused(pool):
-		return 1
-	default:
+	case keeping[pool.Name], isFree && layout.Gives(subject.Claim.Intended, bits, subject.Claim.Name):
+		return 3
+	case capi.IsPaused(pool), !layout.HasPrefixes(bits):
 		return 0
+	case isFree:
+		return 2
+	default:
+		return 1
 	}
 }
 
