@@ -65,14 +65,14 @@ func (p *pass) removeNode() Decision {
 		return p.do(Action{Call: Claim, Node: p.Seen.Node.UUID, Known: *p.Seen.Node})
 	}
 	n, kept := *p.Seen.Node, *p.Seen.Claimed
-	if used := n.Instance != "" || n.Deployed(); used && kept == "" {
-		switch {
-		case !p.Facts.Detached && !p.deployedBy(n):
-			kept = "it is " + n.State + " and something else occupies it"
-		case !n.Maintenance: // Ironic deletes a node in use only then; nothing is done to the machine
-			p.Seen.Node = nil
-			return p.do(Action{Call: EnterMaintenance, Node: n.UUID})
-		}
+	used := n.Instance != "" || n.Deployed()
+	switch {
+	case kept != "":
+	case used && !p.Facts.Detached && !p.deployedBy(n):
+		kept = "it is " + n.State + " and something else occupies it"
+	case !n.Maintenance && (used || n.guarded()): // nothing is done to the machine
+		p.Seen.Node = nil
+		return p.do(Action{Call: EnterMaintenance, Node: n.UUID})
 	}
 	if kept != "" {
 		return p.end(Outcome{Event: Done}, warning(metal3v1.EventNodeKept, "Delete", "Node "+n.UUID+" stays in Ironic: "+kept))

@@ -127,6 +127,9 @@ func (n Node) Deployed() bool {
 	}
 }
 
+// guarded reports whether Ironic may delete an idle node in maintenance only. One that is available it keeps where [conductor] allow_deleting_available_nodes says so.
+func (n Node) guarded() bool { return n.State == inventory.NodeAvailable || n.State == CleanFailed }
+
 // statusOfRefusal is an HTTP status, not a part of a longer number such as a port.
 var statusOfRefusal = regexp.MustCompile(`\b40[13]\b`)
 

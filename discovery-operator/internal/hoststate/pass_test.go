@@ -194,6 +194,27 @@ func TestADeletionGivesUp(t *testing.T) {
 			assert.Equal(t, hoststate.Gone, d.Step.To)
 		}
 	})
+	t.Run("an Ironic that deletes no available nodes", func(t *testing.T) {
+		for state, first := range map[string]hoststate.Call{
+			inventory.NodeAvailable: hoststate.EnterMaintenance, hoststate.CleanFailed: hoststate.EnterMaintenance,
+			inventory.NodeManageable: hoststate.RemoveNode, inventory.NodeEnroll: hoststate.RemoveNode,
+		} {
+			s := seen(hoststate.Deleting, admitted, leaving, func(s *hoststate.Snapshot) { s.Seen.Claimed = new("") })
+			n := hoststate.Node{UUID: "node", Name: "site~node-1", State: state}
+			s.Seen.Node = &n
+			d := hoststate.Plan(now, s)
+			require.Equal(t, first, d.Do.Call, state)
+			if first == hoststate.RemoveNode {
+				continue
+			}
+			n.Maintenance = true
+			s = d.Known
+			s.Seen.Node = &n
+			d = hoststate.Plan(now, s)
+			assert.Equal(t, hoststate.RemoveNode, d.Do.Call, state)
+			assert.Equal(t, hoststate.Gone, d.Step.To, state)
+		}
+	})
 	t.Run("a node that came back under another UUID goes, too", func(t *testing.T) {
 		s := seen(hoststate.Deleting, leaving, func(s *hoststate.Snapshot) { s.Seen.Connected = true })
 		require.Equal(t, hoststate.ReadNode, hoststate.Plan(now, s).Do.Call)
