@@ -654,6 +654,38 @@ func TestIronicIsToldToSwitchNoMachineOff(t *testing.T) {
 	}
 }
 
+// TestAnIronicThatIsUpgradedIsAskedInItsNewVersion upgrades one that answers all the while.
+func TestAnIronicThatIsUpgradedIsAskedInItsNewVersion(t *testing.T) {
+	s := newService(t, "1.81")
+	asked := ""
+	s.mux.HandleFunc("GET /v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header.Get("X-OpenStack-Ironic-API-Version")
+		_, _ = w.Write([]byte(`{"nodes":[]}`))
+	})
+	client := s.client(t)
+	ask := func(version string, times int) {
+		s.version = version
+		for range times {
+			require.NoError(t, client.Enter(t.Context()))
+		}
+	}
+	ask("1.81", 1)
+	assert.Equal(t, "1.81", asked)
+	for range 30 {
+		ask("1.99", 1)
+		ask("1.81", 1)
+	}
+	assert.Equal(t, "1.81", asked, "not all of its replicas speak the new version yet")
+	ask("1.99", 30)
+	assert.Equal(t, "1.96", asked)
+	requests := len(s.requests)
+	ask("1.99", 30)
+	assert.Len(t, s.requests, requests+30, "the version is asked for once")
+	version, err := client.Version(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "1.96", version)
+}
+
 // TestAnOldIronicIsNotAskedForNetworkData has an Ironic with ironic-inspector beside it, which says 406 about a field that its version does not have.
 func TestAnOldIronicIsNotAskedForNetworkData(t *testing.T) {
 	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")

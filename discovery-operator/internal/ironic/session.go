@@ -40,6 +40,13 @@ const (
 	versionMax = 96
 )
 
+// newestVersion is the header in which each answer of Ironic names the newest version that it speaks.
+const newestVersion = "X-OpenStack-Ironic-API-Maximum-Version"
+
+// upgraded is how many answers in a row have to name a later version than the one that is spoken before that is spoken: during an upgrade, former and new
+// replicas of Ironic answer in turn.
+const upgraded = 20
+
 // session is the way into one Ironic: it authenticates, agrees on a version, sends requests and explains what fails. It is safe for concurrent use.
 type session struct {
 	config Config
@@ -56,6 +63,8 @@ type session struct {
 type services struct {
 	ironic, inspector *gophercloud.ServiceClient
 	version           int
+	// later is how many answers in a row named a later version; the lock of the session guards it.
+	later int
 }
 
 // Endpoint names the service, without credentials.
@@ -122,7 +131,7 @@ func (s *session) negotiate(ctx context.Context) (*services, error) {
 	if err != nil {
 		return nil, err
 	}
-	highest := minor(header.Get("X-OpenStack-Ironic-API-Maximum-Version"))
+	highest := minor(header.Get(newestVersion))
 	if highest < 0 {
 		return nil, inventory.Failf(inventory.ProblemInvalid, "%s does not say which versions of Ironic's API it speaks", s.config.Endpoint)
 	}
@@ -142,6 +151,22 @@ func (s *session) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.services = nil
+}
+
+// follow has the version agreed anew when Ironic was upgraded and no request has failed meanwhile.
+func (s *session) follow(agreed *services, answer http.Header) {
+	newest := minor(answer.Get(newestVersion))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case newest < 0:
+	case min(newest, versionMax) <= agreed.version:
+		agreed.later = 0
+	case agreed.later+1 < upgraded:
+		agreed.later++
+	case s.services == agreed:
+		s.services = nil
+	}
 }
 
 func minor(version string) int {
@@ -226,14 +251,17 @@ func (s *session) send(ctx context.Context, sc *gophercloud.ServiceClient, opera
 	return resp.Header, nil
 }
 
-// call is send to Ironic on the agreed version. After a refusal of the version or the credentials both are agreed anew next time.
+// call is send to Ironic on the agreed version. After a refusal of the version or the credentials both are agreed anew next time, and so they are where Ironic speaks a later version by now.
 func (s *session) call(ctx context.Context, operation, method, path string, body, out any) error {
 	agreed, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = s.send(ctx, agreed.ironic, operation, method, path, body, out)
+	answer, err := s.send(ctx, agreed.ironic, operation, method, path, body, out)
 	s.note(err)
+	if err == nil {
+		s.follow(agreed, answer)
+	}
 	if e := (*inventory.EndpointError)(nil); errors.As(err, &e) {
 		switch e.Problem { //nolint:exhaustive // the others say nothing about version or credentials
 		case inventory.ProblemCredentials, inventory.ProblemUnreachable:
