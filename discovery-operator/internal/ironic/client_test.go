@@ -390,6 +390,77 @@ func TestANodeGetsItsRamdiskBeforeAnInspection(t *testing.T) {
 	}
 }
 
+// TestANodeGetsItsRamdiskBeforeIronicBootsIt has machines that were discovered, which are never inspected.
+func TestANodeGetsItsRamdiskBeforeIronicBootsIt(t *testing.T) {
+	const change, ask = `[{"op":"add","path":"/driver_info/deploy_kernel","value":"http://k"},{"op":"add","path":"/driver_info/deploy_ramdisk","value":"http://r"}]`,
+		"PUT /v1/nodes/u/states/provision"
+	provide := func(target string) func(context.Context, *ironic.Client) error {
+		return func(ctx context.Context, c *ironic.Client) error { return c.SetProvision(ctx, "u", target) }
+	}
+	deploy := func(ctx context.Context, c *ironic.Client) error { return c.Deploy(ctx, "u", osimage.ConfigDrive{}) }
+	for name, c := range map[string]struct {
+		do         func(context.Context, *ironic.Client) error
+		own, has   bool
+		locked     bool
+		want, body string
+	}{
+		"a cleaning before the first use":  {do: provide("provide"), want: change, body: `{"target":"provide"}`},
+		"a cleaning after the last use":    {do: provide("deleted"), want: change, body: `{"target":"deleted"}`},
+		"a deployment":                     {do: deploy, want: change, body: `{"target":"active"}`},
+		"where the node has it":            {do: deploy, has: true, body: `{"target":"active"}`},
+		"Ironic's own":                     {do: deploy, own: true, body: `{"target":"active"}`},
+		"nothing boots for":                {do: provide("manage"), body: `{"target":"manage"}`},
+		"an end of what Ironic waits for":  {do: provide("deleted"), locked: true, want: change, body: `{"target":"deleted"}`},
+		"not before Ironic has written it": {do: provide("provide"), locked: true, want: change},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "1.96")
+			patch, body := "", ""
+			read := func(r *http.Request) string {
+				text, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				return strings.TrimSpace(string(text))
+			}
+			s.mux.HandleFunc("GET /v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
+				info := `{}`
+				if c.has {
+					info = `{"deploy_kernel":"http://k","deploy_ramdisk":"http://r"}`
+				}
+				_, _ = fmt.Fprintf(w, `{"uuid":"u","boot_interface":"ipxe","driver_info":%s}`, info)
+			})
+			s.mux.HandleFunc("PATCH /v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+				patch = read(r)
+				if c.locked {
+					w.WriteHeader(http.StatusConflict)
+				}
+				_, _ = w.Write([]byte(`{}`))
+			})
+			s.mux.HandleFunc(ask, func(w http.ResponseWriter, r *http.Request) {
+				body = read(r)
+				w.WriteHeader(http.StatusAccepted)
+			})
+			client := s.client(t, func(config *ironic.Config) {
+				if !c.own {
+					config.Ramdisk = ironic.Ramdisk{Kernel: "http://k", Initramfs: "http://r"}
+				}
+			})
+			err := c.do(t.Context(), client)
+			assert.Equal(t, c.want, patch)
+			if c.body == "" {
+				require.ErrorIs(t, err, inventory.ErrBusy)
+				assert.Empty(t, body)
+				return
+			}
+			require.NoError(t, err)
+			assert.JSONEq(t, c.body, body)
+			assert.Equal(t, ask, s.requests[len(s.requests)-1])
+			if c.own {
+				assert.Len(t, s.requests, 2, "the version, and what is asked for")
+			}
+		})
+	}
+}
+
 func TestANodeSaysWhatItsHostSaysOfTheMachine(t *testing.T) {
 	const boots, network = `{"op":"add","path":"/properties/capabilities","value":"boot_mode:bios"}`, `{"op":"add","path":"/network_data","value":{"links":[]}}`
 	s := newService(t, "1.82")

@@ -40,7 +40,7 @@ type Config struct {
 	Username          string
 	Password          string
 	Keystone          Keystone
-	// Ramdisk is what machines boot to be inspected.
+	// Ramdisk is what machines boot to be inspected, cleaned and deployed.
 	Ramdisk Ramdisk
 	// CA is a PEM bundle that replaces the system's, if not empty.
 	CA []byte

@@ -73,11 +73,11 @@ func (c *Client) Vacate(ctx context.Context, uuid string) error {
 // Deploy has Ironic deploy a node's instance_info. It fails with ErrRefused when the node is not in a state in which nothing is deployed, or Ironic
 // finds fault with that.
 func (c *Client) Deploy(ctx context.Context, uuid string, config osimage.ConfigDrive) error {
-	body := map[string]any{"target": hoststate.AskDeploy}
+	body := map[string]any{}
 	if !config.Empty() {
 		body["configdrive"] = config
 	}
-	return c.call(ctx, "set_provision_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/provision", body, nil)
+	return c.setProvision(ctx, uuid, hoststate.AskDeploy, body)
 }
 
 // leaving is why this operator puts a node in maintenance. A node that stays so after all is known by it.

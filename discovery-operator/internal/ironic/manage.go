@@ -378,10 +378,25 @@ func (c *Client) booting(ctx context.Context, driver string, boot []string) ([]c
 	return nil, inventory.Failf(inventory.ProblemRefused, "Ironic has not enabled the boot interface %s for driver %s, which spec.bmc.address asks for", boot[0], driver)
 }
 
-// SetProvision asks for a change of the provision state: manage, abort, deleted. It fails with ErrBusy while Ironic works on the node.
+// SetProvision asks for a change of the provision state: manage, provide, abort, deleted, adopt. It fails with ErrBusy while Ironic works on the node.
 func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
-	path := "nodes/" + url.PathEscape(uuid) + "/states/provision"
-	return c.call(ctx, "set_provision_state", http.MethodPut, path, map[string]string{"target": target}, nil)
+	return c.setProvision(ctx, uuid, target, map[string]any{})
+}
+
+// setProvision asks for a change of the provision state. Before one for which Ironic boots the ramdisk, the place of that is written to the node.
+func (c *Client) setProvision(ctx context.Context, uuid, target string, body map[string]any) error {
+	switch target {
+	case hoststate.AskProvide, hoststate.AskDeploy, hoststate.AskDelete:
+		err := c.placeRamdisk(ctx, uuid)
+		if errors.Is(err, inventory.ErrBusy) && target == hoststate.AskDelete { // a deployment that is under way can be ended all the same
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	body["target"] = target
+	return c.call(ctx, "set_provision_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/provision", body, nil)
 }
 
 // Inspect has a machine inspected: by the ramdisk, whose place is written to the node, or by its management controller when that is wanted

@@ -4,6 +4,7 @@
 package ironic
 
 import (
+	"context"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 )
 
-// Ramdisk says where Ironic finds what machines boot to be inspected. Empty fields are left to Ironic's own settings.
+// Ramdisk says where Ironic finds what machines boot to be inspected, cleaned and deployed. Empty fields are left to Ironic's own settings.
 type Ramdisk struct {
 	// Kernel and Initramfs are URLs, and of use together only. ISO is the URL of an image for machines that boot virtual media.
 	Kernel, Initramfs, ISO string
@@ -32,6 +33,22 @@ func (r Ramdisk) info(n hoststate.Node) map[string]string {
 		info["external_http_url"] = r.ExternalV6
 	}
 	return info
+}
+
+// placeRamdisk writes to a node where its ramdisk is, unless the node says so. It fails with ErrBusy while Ironic works on the node.
+func (c *Client) placeRamdisk(ctx context.Context, uuid string) error {
+	if c.config.Ramdisk == (Ramdisk{}) {
+		return nil
+	}
+	n, err := c.Managed(ctx, uuid)
+	if err != nil {
+		return err
+	}
+	patch := infos(n, c.config.Ramdisk.info(n))
+	if len(patch) == 0 {
+		return nil
+	}
+	return c.patch(ctx, updateNode, uuid, "", patch)
 }
 
 // isV6 reports whether the management controller of a node has an IPv6 address.
