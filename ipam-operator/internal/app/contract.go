@@ -122,7 +122,7 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 	if err := controller.Index(ctx, c.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	feed := ipaddressclaim.Feed(c.index, c.claims.Freed)
+	feed := ipaddressclaim.Feed(c.index, c.claims.FreedBy)
 	if err := c.claims.WatchForeign(c.mgr.GetCache(), kinds.Address, feed); err != nil {
 		return err
 	}

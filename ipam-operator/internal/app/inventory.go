@@ -29,7 +29,7 @@ func addInventory(mgr ctrl.Manager, o Options, index *space.Index, claims *engin
 	}
 	c := externalipam.NewClient(o.InventoryURL, o.InventoryTokenFile, metrics.NewInventory(registry).Asked)
 	follower := externalipam.New(externalipam.Deps{
-		Client: c, Index: index, Freed: claims.Freed, Changed: pools.Look, Selects: selectsPool(mgr.GetCache(), o.filter()), Interval: o.InventoryInterval, Clock: clock.RealClock{},
+		Client: c, Index: index, Freed: claims.FreedBy, Changed: pools.Look, Selects: selectsPool(mgr.GetCache(), o.filter()), Interval: o.InventoryInterval, Clock: clock.RealClock{},
 	})
 	claims.Wait = follower.Wait
 	if err := mgr.Add(follower); err != nil {

@@ -128,6 +128,38 @@ func TestAnInventoryReportsTakenAddressesAndIsNotifiedOfGivenOnes(t *testing.T) 
 	}
 }
 
+// TestAClaimGetsTheAddressThatItAsksForWhenOthersHaveItNoMore has claims that no other address helps.
+func TestAClaimGetsTheAddressThatItAsksForWhenOthersHaveItNoMore(t *testing.T) {
+	w := newTestEnv(t)
+	s := &stock{taken: []string{"10.0.0.5", "10.0.0.8/30"}, given: map[string]string{}}
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.19")}
+		s.PreAllocations = map[string]ipamv1.IPAddressStr{"reserved": "10.0.0.9"}
+	})
+	w.followed(s)
+	asking := func(name, ip string) {
+		claim := w.newClaim(name, "p")
+		claim.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: ip}
+		require.NoError(t, w.user.Create(t.Context(), claim))
+		w.refused(name, "Requested IP not available")
+	}
+	asking("asks", "10.0.0.5")
+	asking("asks-of-network", "10.0.0.10")
+	w.claim("reserved", "p")
+	w.refused("reserved", "Requested IP not available")
+	give := func(taken ...string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken = taken
+	}
+	give("10.0.0.8/30")
+	assert.Equal(t, "10.0.0.5", string(w.address("asks").Spec.Address))
+	give()
+	assert.Equal(t, "10.0.0.10", string(w.address("asks-of-network").Spec.Address))
+	assert.Equal(t, "10.0.0.9", string(w.address("reserved").Spec.Address))
+	w.settled()
+}
+
 // TestAnInventoryThatHangsBlocksNoClaim has an inventory that never answers.
 func TestAnInventoryThatHangsBlocksNoClaim(t *testing.T) {
 	w := newTestEnv(t)

@@ -145,11 +145,12 @@ func (w *waitlist) free(pool types.NamespacedName, ip netip.Addr) {
 	}
 }
 
-// FreedBy is like Freed and names the addresses. They are nil where the layout of the pool changed: claims of another kind may have been refused for the former one after they were woken
-// by the change.
+// FreedBy is like Freed and names the addresses. They are nil where the layout of the pool changed, or more than single addresses are free: claims of another kind may have been refused
+// for the former layout after they were woken by the change.
 func (w *waitlist) FreedBy(pool types.NamespacedName, addresses map[netip.Addr]bool) {
 	if addresses == nil {
 		w.freed.change(pool)
+		w.announce(pool, nil)
 	}
 	for ip := range addresses {
 		w.freed.note(pool, ip)

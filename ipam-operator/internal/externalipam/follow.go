@@ -38,8 +38,8 @@ type Deps struct {
 	Client *Client
 	// Index is what is free.
 	Index *space.Index
-	// Freed is called when a pool has an address more to give.
-	Freed func(pool types.NamespacedName)
+	// Freed is called when a pool has addresses more to give: those, or nil where others have given a whole network back.
+	Freed func(pool types.NamespacedName, addresses map[netip.Addr]bool)
 	// Changed is called when an inventory says something else of a pool.
 	Changed func(ctx context.Context, pool types.NamespacedName)
 	// Selects reports whether a pool is one that this instance serves; nil for all. Others are asked about only if a claim waits for them.
@@ -57,9 +57,9 @@ type Follower struct {
 	questions atomic.Uint64 // numbers the questions in the order in which they are asked
 
 	mu       sync.Mutex
-	known    map[types.NamespacedName]map[space.Key]bool // what others have taken, by pool
-	answered map[types.NamespacedName]uint64             // the question whose answer is known, by pool
-	asked    map[types.NamespacedName]time.Time          // pools without an answer, and since when
+	known    map[types.NamespacedName]map[space.Key]netip.Prefix // what others have taken, by pool
+	answered map[types.NamespacedName]uint64                     // the question whose answer is known, by pool
+	asked    map[types.NamespacedName]time.Time                  // pools without an answer, and since when
 	ask      chan types.NamespacedName
 }
 
@@ -69,7 +69,7 @@ func New(deps Deps) *Follower {
 		deps.Selects = func(context.Context, types.NamespacedName) bool { return true }
 	}
 	return &Follower{
-		Deps: deps, known: map[types.NamespacedName]map[space.Key]bool{}, answered: map[types.NamespacedName]uint64{}, asked: map[types.NamespacedName]time.Time{},
+		Deps: deps, known: map[types.NamespacedName]map[space.Key]netip.Prefix{}, answered: map[types.NamespacedName]uint64{}, asked: map[types.NamespacedName]time.Time{},
 		ask: make(chan types.NamespacedName, 1024),
 	}
 }
@@ -173,42 +173,57 @@ func (f *Follower) follow(ctx context.Context, pool types.NamespacedName) {
 		}
 		return
 	}
-	gained, changed := f.learn(pool, question, taken)
-	if gained {
-		f.Freed(pool)
+	freed, changed := f.learn(pool, question, taken)
+	if len(freed) > 0 {
+		f.Freed(pool, addressesOf(freed))
 	}
 	if changed {
 		f.Changed(ctx, pool)
 	}
 }
 
-// learn takes over what others have taken and reports whether the pool has an address more to give, and whether anything is new. An answer to an earlier question
+// learn takes over what others have taken and returns what the pool has more to give, and whether anything is new. An answer to an earlier question
 // than the one whose answer is known is out of date.
-func (f *Follower) learn(pool types.NamespacedName, question uint64, taken []netip.Prefix) (gained, changed bool) {
+func (f *Follower) learn(pool types.NamespacedName, question uint64, taken []netip.Prefix) (freed []netip.Prefix, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if question < f.answered[pool] {
-		return false, false
+		return nil, false
 	}
 	f.answered[pool] = question
-	before, now := f.known[pool], map[space.Key]bool{}
+	before, now := f.known[pool], map[space.Key]netip.Prefix{}
 	for _, prefix := range taken {
 		record := recordOf(pool, prefix)
-		now[record.Key] = true
-		if !before[record.Key] {
+		now[record.Key] = prefix
+		if _, was := before[record.Key]; !was {
 			f.Index.Observe(record)
 			changed = true
 		}
 	}
-	for key := range before {
-		if !now[key] {
-			gained = len(f.Index.Forget(key)) > 0 || gained
-			changed = true
+	for key, prefix := range before {
+		if _, still := now[key]; still {
+			continue
 		}
+		if len(f.Index.Forget(key)) > 0 {
+			freed = append(freed, prefix)
+		}
+		changed = true
 	}
 	f.known[pool] = now
 	delete(f.asked, pool)
-	return gained, changed
+	return freed, changed
+}
+
+// addressesOf are the addresses that others have given back; nil where a whole network is among them.
+func addressesOf(freed []netip.Prefix) map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	for _, prefix := range freed {
+		if !prefix.IsSingleIP() {
+			return nil
+		}
+		out[prefix.Addr()] = true
+	}
+	return out
 }
 
 // recordOf is what others have taken, as the index knows it. Its name is none that an IPAddress can have.

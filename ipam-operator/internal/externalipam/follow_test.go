@@ -79,7 +79,7 @@ func newFollower(t *testing.T, a *answers, clock clock.WithTicker, pools ...stri
 		index.SetPool(types.NamespacedName{Name: pool}, allocate.Parse(spec, ipamv1.SequentialAllocation))
 	}
 	return New(Deps{
-		Client: c, Index: index, Clock: clock, Interval: time.Minute, Freed: func(types.NamespacedName) {},
+		Client: c, Index: index, Clock: clock, Interval: time.Minute, Freed: func(types.NamespacedName, map[netip.Addr]bool) {},
 		Changed: func(_ context.Context, pool types.NamespacedName) { changed <- pool.Name },
 	}), changed
 }

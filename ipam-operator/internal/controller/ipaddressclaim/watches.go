@@ -207,7 +207,7 @@ func claimOfLock(_ context.Context, obj client.Object) []reconcile.Request {
 }
 
 // Feed takes the contract's own addresses over as taken: those that were made before there was a lock for both kinds.
-func Feed(index *space.Index, freed func(types.NamespacedName)) handler.EventHandler {
+func Feed(index *space.Index, freed func(pool types.NamespacedName, addresses map[netip.Addr]bool)) handler.EventHandler {
 	observe := func(obj client.Object) {
 		if record, ours := recordOf(obj.(*unstructured.Unstructured)); ours {
 			index.Observe(record)
@@ -219,7 +219,7 @@ func Feed(index *space.Index, freed func(types.NamespacedName)) handler.EventHan
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ engine.Queue) {
 			record, _ := recordOf(e.Object.(*unstructured.Unstructured)) // also one of another provider, whose name stood in the way
 			for _, pool := range index.Forget(record.Key) {
-				freed(pool)
+				freed(pool, map[netip.Addr]bool{record.IP: true})
 			}
 		},
 	}
