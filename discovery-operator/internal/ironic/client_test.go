@@ -672,6 +672,35 @@ func TestANodeGetsItsNameUnlessAnotherNodeHasIt(t *testing.T) {
 	}
 }
 
+func TestAMachineThatCannotBeAskedToShutDownIsSwitchedOff(t *testing.T) {
+	for target, want := range map[string][]string{
+		hoststate.SoftDown:    {hoststate.SoftDown, hoststate.PowerDown},
+		hoststate.SoftRestart: {hoststate.SoftRestart, hoststate.Rebooting},
+		hoststate.PowerOn:     {hoststate.PowerOn},
+	} {
+		s := newService(t, "1.96")
+		var asked []string
+		s.mux.HandleFunc("PUT /v1/nodes/u/states/power", func(w http.ResponseWriter, r *http.Request) {
+			var body struct{ Target string }
+			assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+			asked = append(asked, body.Target)
+			if body.Target == target {
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = w.Write([]byte(`{"error_message":"{\"faultstring\":\"Driver redfish does not support it (disabled or not implemented).\"}"}`))
+				return
+			}
+			w.WriteHeader(http.StatusAccepted)
+		})
+		err := s.client(t).SetPower(t.Context(), "u", target)
+		assert.Equal(t, want, asked)
+		if len(want) > 1 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, inventory.ErrRefused)
+		}
+	}
+}
+
 func TestIronicIsToldToSwitchNoMachineOff(t *testing.T) {
 	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h"}, "u", "p")
 	require.NoError(t, err)

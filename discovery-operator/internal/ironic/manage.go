@@ -447,10 +447,18 @@ func inspector(enabled []string, mode metal3v1.InspectionMode) string {
 	return ""
 }
 
-// SetPower asks for a change of the power: see package hoststate for what can be asked. It fails with ErrBusy while Ironic works on the node.
+// SetPower asks for a change of the power: see package hoststate for what can be asked. A machine whose driver cannot ask the system to shut down is switched off at once.
+// It fails with ErrBusy while Ironic works on the node.
 func (c *Client) SetPower(ctx context.Context, uuid, target string) error {
-	path := "nodes/" + url.PathEscape(uuid) + "/states/power"
-	return c.call(ctx, "set_power_state", http.MethodPut, path, map[string]string{"target": target}, nil)
+	ask := func(target string) error {
+		return c.call(ctx, "set_power_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/power", map[string]string{"target": target}, nil)
+	}
+	hard := map[string]string{hoststate.SoftDown: hoststate.PowerDown, hoststate.SoftRestart: hoststate.Rebooting}[target]
+	err := ask(target)
+	if errors.Is(err, inventory.ErrRefused) && hard != "" {
+		return ask(hard)
+	}
+	return err
 }
 
 // without removes the password of a management controller from what Ironic answered.
