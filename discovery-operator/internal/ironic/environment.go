@@ -63,14 +63,14 @@ func FromEnvironment(getenv func(string) string, readFile func(string) ([]byte, 
 }
 
 // FromSecret completes a configuration with the keys of a Secret: username, password, ca.crt, tls.crt, tls.key, and for
-// Keystone authURL, userDomainName, projectName, projectDomainName, regionName.
+// Keystone authURL, userDomainName, projectName, projectDomainName, regionName. White space around a value is left out.
 func FromSecret(c Config, data map[string][]byte) Config {
-	c.Username = strings.TrimSpace(string(data["username"]))
-	c.Password = strings.TrimSpace(string(data["password"]))
+	text := func(key string) string { return strings.TrimSpace(string(data[key])) }
+	c.Username, c.Password = text("username"), text("password")
 	c.CA, c.Cert, c.Key = data["ca.crt"], data["tls.crt"], data["tls.key"]
 	c.Keystone = Keystone{
-		AuthURL: string(data["authURL"]), UserDomain: string(data["userDomainName"]), Project: string(data["projectName"]),
-		ProjectDomain: string(data["projectDomainName"]), Region: string(data["regionName"]),
+		AuthURL: text("authURL"), UserDomain: text("userDomainName"), Project: text("projectName"),
+		ProjectDomain: text("projectDomainName"), Region: text("regionName"),
 	}
 	return c
 }

@@ -123,8 +123,8 @@ func TestATokenThatCannotBeRenewedSaysWhy(t *testing.T) {
 
 func TestKeystoneInASecretAndInTheEnvironment(t *testing.T) {
 	c := ironic.FromSecret(ironic.Config{}, map[string][]byte{
-		"username": []byte("admin"), "password": []byte(password), "authURL": []byte("http://k/v3"), "userDomainName": []byte("users"),
-		"projectName": []byte("machines"), "projectDomainName": []byte("projects"),
+		"username": []byte("admin"), "password": []byte(password), "authURL": []byte("http://k/v3\n"), "userDomainName": []byte("users\n"),
+		"projectName": []byte("machines\n"), "projectDomainName": []byte("projects\n"),
 	})
 	env := map[string]string{
 		"OS_AUTH_URL": "http://k/v3", "OS_USERNAME": "admin", "OS_PASSWORD": password, "OS_USER_DOMAIN_NAME": "users",
