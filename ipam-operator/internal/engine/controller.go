@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,8 +64,8 @@ type Deps struct {
 	Workers int
 	// Wait is how long a claim of a pool waits before it is looked at again, zero for not at all; nil where nothing has to be waited for.
 	Wait func(pool types.NamespacedName) time.Duration
-	// WakeWaiting wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.
-	WakeWaiting func(pool types.NamespacedName)
+	// WakeWaiting wakes the claims of all kinds that wait for an address of a pool, which may be known; nil for the Reconciler that does it itself.
+	WakeWaiting func(pool types.NamespacedName, ip netip.Addr)
 }
 
 // Reconciler serves claims: it observes what the plan decides on, and executes the decision.

@@ -60,6 +60,6 @@ func (w *waitlist) leaveLine(claim types.UID) {
 	}
 	w.wakeLater(queue.Pool)
 	if free, _ := w.Index.Free(queue.Pool, queue.PrefixLength); free > 0 {
-		w.WakeWaiting(queue.Pool)
+		w.WakeWaiting(queue.Pool, netip.Addr{})
 	}
 }

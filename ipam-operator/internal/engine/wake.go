@@ -101,22 +101,22 @@ func (f *freed) now(pool types.NamespacedName) {
 // forgetAddress takes over that an address is gone.
 func (w *waitlist) forgetAddress(record space.Record) {
 	for _, pool := range w.Index.Forget(record.Key) {
-		w.free(pool, record.IP)
+		w.Freed(pool, record.IP)
 	}
 }
 
 // leaveAddress takes over that an address is gone that its claim has elsewhere.
 func (w *waitlist) leaveAddress(record space.Record, claim types.UID) {
 	for _, pool := range w.Index.Leave(record.Key, claim) {
-		w.free(pool, record.IP)
+		w.Freed(pool, record.IP)
 	}
 }
 
 // giveUp ends the attempt of a claim to get an address: nothing was written, or an object stands for the address.
 func (w *waitlist) giveUp(subject *Subject) {
 	w.records.edit(subject.Key(), func(known *record) { known.unsure = nil })
-	if w.Index.GiveUp(subject.UID()) {
-		w.WakeWaiting(subject.Pool)
+	if ip := w.Index.GiveUp(subject.UID()); ip.IsValid() {
+		w.WakeWaiting(subject.Pool, ip)
 	}
 }
 
@@ -133,11 +133,9 @@ func (w *waitlist) giveUpFormer(name types.NamespacedName, now *Subject) {
 	}
 }
 
-// Freed wakes the waiting claims of a pool that has an address more to give.
-func (w *waitlist) Freed(pool types.NamespacedName) { w.free(pool, netip.Addr{}) }
-
-// free wakes the waiting claims of a pool, soon: addresses that are given back meanwhile wake them together. One signal is enough for all pools.
-func (w *waitlist) free(pool types.NamespacedName, ip netip.Addr) {
+// Freed wakes the waiting claims of a pool that has an address more to give, soon: addresses that are given back meanwhile wake them together. The zero Addr is
+// one that is not known. One signal is enough for all pools.
+func (w *waitlist) Freed(pool types.NamespacedName, ip netip.Addr) {
 	w.freed.note(pool, ip)
 	select {
 	case w.nudges <- event.GenericEvent{Object: &ipamv1.IPPool{}}:
@@ -155,7 +153,7 @@ func (w *waitlist) FreedBy(pool types.NamespacedName, addresses map[netip.Addr]b
 	for ip := range addresses {
 		w.freed.note(pool, ip)
 	}
-	w.Freed(pool)
+	w.Freed(pool, netip.Addr{})
 }
 
 // WakeSource makes the claims of a kind look again when their pool has an address more to give. Waiting returns those of a pool that have no address, oldest
@@ -260,7 +258,7 @@ func (w *waitlist) wakeLater(pool types.NamespacedName) {
 	}
 	time.AfterFunc(lookAgain, func() {
 		w.freed.now(pool)
-		w.WakeWaiting(pool)
+		w.WakeWaiting(pool, netip.Addr{})
 	})
 }
 

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,7 +88,7 @@ func TestARefusedClaimOfAnotherKindIsWokenByAnotherLayout(t *testing.T) {
 	s.reconciler.FreedBy(key("p"), nil)
 	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 	assert.Equal(t, []string{"refused"}, woken(q))
-	s.reconciler.Freed(key("p"))
+	s.reconciler.Freed(key("p"), netip.Addr{})
 	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 	assert.Empty(t, woken(q), "the layout is the same")
 }
@@ -165,16 +168,41 @@ func TestAClaimThatAsksForTheAddressIsWoken(t *testing.T) {
 		s.reconciler.records.wait(key(name), claim.UID, allocate.WhyRefused, allocate.Refuse{})
 	}
 	q := newQueue(t)
-	s.reconciler.free(key("p"), netip.MustParseAddr("10.0.0.2"))
+	s.reconciler.Freed(key("p"), netip.MustParseAddr("10.0.0.2"))
 	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 	assert.ElementsMatch(t, []string{"reserved", "asks"}, woken(q))
+}
+
+// TestAClaimThatAsksForAnAddressOnItsWayToAnotherIsWoken asks for it while it is, and it does not arrive there.
+func TestAClaimThatAsksForAnAddressOnItsWayToAnotherIsWoken(t *testing.T) {
+	var s *shell
+	faults := interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if _, isAddress := obj.(*ipamv1.IPAddress); !isAddress {
+				return c.Create(ctx, obj, opts...)
+			}
+			_, err := s.reconcile("asks")
+			assert.NoError(t, err)
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, obj.GetName(), errors.New("exceeded quota"))
+		},
+	}
+	s = newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.2"), faults: faults})
+	s.claim("any")
+	s.claim("asks", func(c *ipamv1.IPClaim) {
+		c.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: "10.0.0.1"}
+	})
+	_, err := s.reconcile("any")
+	require.Error(t, err)
+	q := newQueue(t)
+	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+	assert.Contains(t, woken(q), "asks")
 }
 
 // TestTheOtherKindIsWokenWhenTheQueueMoves serves a claim that others, of another kind, wait behind.
 func TestTheOtherKindIsWokenWhenTheQueueMoves(t *testing.T) {
 	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.1")})
 	woken := make(chan types.NamespacedName, 10)
-	s.reconciler.WakeWaiting = func(pool types.NamespacedName) { woken <- pool }
+	s.reconciler.WakeWaiting = func(pool types.NamespacedName, _ netip.Addr) { woken <- pool }
 	claim := s.claim("first")
 	s.reconciler.records.wait(key("first"), claim.UID, allocate.WhyExhausted, allocate.Refuse{Position: 1})
 	s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, waiterOf(claim))

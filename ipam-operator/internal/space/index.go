@@ -327,18 +327,18 @@ func (x *Index) IsServed(claim types.UID) bool {
 	return ok
 }
 
-// GiveUp ends the attempt of a claim: nothing was written, or an object stands for the address. It reports whether its pool has the address to
-// give to others now.
-func (x *Index) GiveUp(claim types.UID) (gained bool) {
+// GiveUp ends the attempt of a claim: nothing was written, or an object stands for the address. It returns the address if the pool has that, or room for another
+// one, to give to others now.
+func (x *Index) GiveUp(claim types.UID) (gained netip.Addr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.giveUp(claim)
 }
 
-func (x *Index) giveUp(claim types.UID) (gained bool) {
+func (x *Index) giveUp(claim types.UID) (gained netip.Addr) {
 	a, ok := x.attempts[claim]
 	if !ok {
-		return false
+		return gained
 	}
 	delete(x.attempts, claim)
 	if a.left != nil {
@@ -346,10 +346,13 @@ func (x *Index) giveUp(claim types.UID) (gained bool) {
 	}
 	p, ok := x.pools[a.pool]
 	if !ok || p.free != a.free {
-		return false
+		return gained
 	}
 	left := p.free.Discharge(a.tenant, a.ip)
-	return p.free.Vacate(a.ip, a.bits) || left
+	if p.free.Vacate(a.ip, a.bits) || left {
+		return a.ip
+	}
+	return gained
 }
 
 // Unseen are the objects that this process learnt about before a time and that the watch has not shown since: they may be

@@ -74,7 +74,7 @@ func TestAnUnseenAddressIsTakenUntilAReadShowsOtherwise(t *testing.T) {
 	chosen(t, x.plan("p", "a"))
 	x.Made(takenBy("p", "p", "10.0.0.1"), Claim{claimName("a"), "a"}, now)
 	assert.True(t, x.IsServed("a"))
-	assert.False(t, x.GiveUp("a"), "the object stands for it")
+	assert.False(t, x.GiveUp("a").IsValid(), "the object stands for it")
 	made, ok := x.MadeFor("a")
 	assert.True(t, ok)
 	assert.Equal(t, "p-10-0-0-1", made.Key.Name)
@@ -143,7 +143,7 @@ func TestAnAddressLeftToAClaimIsReserved(t *testing.T) {
 	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
 	assert.Equal(t, allocate.WhyExhausted, x.plan("p", "b").Why, "a pause changes nothing")
 	assert.Equal(t, allocate.WhyRestored, x.Decide(name("p"), "a", again).Why)
-	assert.True(t, x.GiveUp("a"))
+	assert.True(t, x.GiveUp("a").IsValid())
 
 	x.Observe(address)
 	x.Leave(address.Key, "a")
@@ -152,7 +152,7 @@ func TestAnAddressLeftToAClaimIsReserved(t *testing.T) {
 
 	x.Observe(address)
 	x.Leave(address.Key, "a")
-	assert.True(t, x.GiveUp("a"), "the claim is gone, too")
+	assert.True(t, x.GiveUp("a").IsValid(), "the claim is gone, too")
 
 	x.Observe(address)
 	x.Leave(address.Key, "a")
@@ -253,6 +253,6 @@ func TestAnAddressOfAnotherNamespaceCountsOnce(t *testing.T) {
 	x.Forget(record.Key)
 	assert.Equal(t, int64(2), room())
 	x.Decide(name("p"), "claim", take)
-	assert.True(t, x.GiveUp("claim"))
+	assert.True(t, x.GiveUp("claim").IsValid())
 	assert.Equal(t, int64(2), room(), "no object was written")
 }
