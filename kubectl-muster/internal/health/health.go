@@ -110,7 +110,7 @@ func unseen(kind string, obj client.Object, operator string) []Problem {
 // unready reads a condition that is True where all is well; nil is none.
 func unready(kind, operator string, obj client.Object, at *metav1.Condition, waiting ...string) []Problem {
 	switch {
-	case at == nil:
+	case at == nil || at.Reason == hivev1.ReasonInitialized: // the API server gives a new object such a condition
 		return unseen(kind, obj, operator)
 	case at.Status == metav1.ConditionTrue:
 		return nil

@@ -42,6 +42,12 @@ func standard(conditions ...string) (out []metav1.Condition) {
 	return out
 }
 
+// leaving are the conditions of a machine on its way from a cluster.
+func leaving(bound string) []agentv1.Condition {
+	return agents("SpecSynced", "True", "SyncOK", "Connected", "True", "AgentIsConnected", "RequirementsMet", "False", "Unbinding", "Validated", "False", "Unbinding",
+		"Installed", "False", "Unbinding", "Bound", "False", bound)
+}
+
 func TestOf(t *testing.T) {
 	pool := func(c []hivev1.Condition) *hivev1.ClusterPool {
 		return &hivev1.ClusterPool{Status: hivev1.ClusterPoolStatus{Conditions: c}}
@@ -74,6 +80,13 @@ func TestOf(t *testing.T) {
 	reserved := func(c []agentv1.Condition) *agentv1.AgentReservation {
 		return &agentv1.AgentReservation{Status: agentv1.AgentReservationStatus{Conditions: c}}
 	}
+	found := func(c []metav1.Condition) *metal3v1.BareMetalHost {
+		return &metal3v1.BareMetalHost{Status: metal3v1.BareMetalHostStatus{Conditions: c}}
+	}
+	released := claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "False", "ClusterDeleting"))
+	released.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	misbooted := agent(agents("Connected", "True", "AgentIsConnected", "RequirementsMet", "True", "AgentAlreadyInstalling", "Installed", "False", "InstallationInProgress", "Bound", "True", "Bound"))
+	misbooted.Status.DebugInfo.State = "installing-pending-user-action"
 	broken := &metal3v1.BareMetalHost{}
 	broken.Status.ErrorType, broken.Status.ErrorMessage = metal3v1.RegistrationError, "why"
 	for name, c := range map[string]struct {
@@ -83,12 +96,14 @@ func TestOf(t *testing.T) {
 		"a full pool":                  {pool(hive("Ready", "True", "Filled")), ""},
 		"a pool that is new":           {pool(nil), "waiting Initialized"},
 		"a pool that fills":            {pool(hive("Ready", "False", "Filling")), "waiting Filling"},
+		"a pool with kept clusters":    {pool(hive("Ready", "False", "Protected")), "waiting Protected"},
 		"a pool that backs off":        {pool(hive("Ready", "False", "BackingOff")), "wrong BackingOff"},
 		"a served claim":               {claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "True", "Running")), ""},
 		"a claim whose cluster sleeps": {claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "False", "Hibernating")), ""},
 		"a claim whose cluster is gone": {
 			claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "False", "ClusterDeleted")), "wrong ClusterDeleted",
 		},
+		"a claim that is given back":     {released, "waiting ClusterDeleting"},
 		"a claim in the queue":           {claim(hive("Pending", "True", "NoClusters")), "waiting NoClusters"},
 		"a claim without a pool":         {claim(hive("Pending", "True", "PoolNotFound")), "wrong PoolNotFound"},
 		"a cluster that installs":        {cluster(hive("Provisioned", "False", "Provisioning")), ""},
@@ -97,24 +112,35 @@ func TestOf(t *testing.T) {
 		"a cluster whose etcd is full":   {cluster(hive("Ready", "False", "StorageFull")), "wrong StorageFull"},
 		"a failed installation":          {install(hive("Failed", "True", "InstallationFailed")), "wrong InstallationFailed"},
 		"an installation that ended":     {install(hive("Failed", "False", "No", "Stopped", "True", "InstallationCompleted", "Completed", "True", "InstallationCompleted")), ""},
-		"an image":                       {infraEnv(agents("ImageCreated", "True", "ImageCreated")), ""},
-		"no image":                       {infraEnv(agents("ImageCreated", "False", "ImageCreationError")), "wrong ImageCreationError"},
-		"a silent machine":               {agent(agents("SpecSynced", "True", "SyncOK", "Connected", "False", "AgentIsDisconnected")), "wrong AgentIsDisconnected"},
+		"an installation that is new":    {install(hive("Ready", "Unknown", "Initialized")), "waiting Initialized"},
+		"an installation without machines": {
+			install(hive("SpecSynced", "True", "SyncOK", "RequirementsMet", "False", "InsufficientAgents")), "waiting InsufficientAgents",
+		},
+		"an installation without an image": {install(hive("SpecSynced", "True", "SyncOK", "RequirementsMet", "False", "ClusterNotReady")), "wrong ClusterNotReady"},
+		"an installation on hold":          {install(hive("RequirementsMet", "True", "ClusterIsReady", "Completed", "False", "InstallationOnHold")), "waiting InstallationOnHold"},
+		"an image":                         {infraEnv(agents("ImageCreated", "True", "ImageCreated")), ""},
+		"no image":                         {infraEnv(agents("ImageCreated", "False", "ImageCreationError")), "wrong ImageCreationError"},
+		"a silent machine":                 {agent(agents("SpecSynced", "True", "SyncOK", "Connected", "False", "AgentIsDisconnected")), "wrong AgentIsDisconnected"},
 		"a machine that restarts into its system": {
 			agent(agents("Installed", "True", "InstallationCompleted", "Connected", "False", "AgentIsDisconnected")), "",
 		},
 		"a machine that is not approved": {agent(agents("Connected", "True", "AgentIsConnected", "RequirementsMet", "False", "AgentIsNotApproved")), "waiting AgentIsNotApproved"},
-		"a machine that must be booted":  {agent(agents("Connected", "True", "AgentIsConnected", "Bound", "False", "UnbindingPendingUserAction")), "waiting UnbindingPendingUserAction"},
+		"a machine that must be booted":  {agent(leaving("UnbindingPendingUserAction")), "waiting UnbindingPendingUserAction"},
+		"a machine that is drained":      {agent(append(leaving("Unbinding"), agents("Released", "False", "Draining")...)), "waiting Draining"},
+		"a machine that is bound":        {agent(agents("Connected", "True", "AgentIsConnected", "RequirementsMet", "False", "Binding", "Validated", "False", "Binding")), "waiting Binding"},
+		"a machine that booted again":    {misbooted, "waiting InstallationInProgress"},
 		"a machine whose installation failed": {
 			agent(agents("Installed", "False", "InstallationFailed", "Connected", "False", "AgentIsDisconnected")), "wrong InstallationFailed",
 		},
 		"a machine that the service lost": {agent(agents("SpecSynced", "Unknown", "NotAvailable", "Connected", "Unknown", "NotAvailable")), "waiting NotAvailable"},
 		"a machine without a report":      {agent(agents("Connected", "True", "AgentIsConnected", "Validated", "Unknown", "ValidationsUnknown")), ""},
-		"a machine that is not wiped":     {agent(agents("Connected", "True", "AgentIsConnected", "Bound", "False", "Unbound", "Released", "False", "WipeFailed")), "wrong WipeFailed"},
-		"a machine that is being wiped":   {agent(agents("Connected", "True", "AgentIsConnected", "Released", "False", "Wiping")), "waiting Wiping"},
-		"a machine without its address":   {agent(agents("Bound", "True", "Bound", "AddressesAssigned", "False", "AddressesMissing")), "waiting AddressesMissing"},
-		"a node that is not Ready":        {agent(agents("Installed", "True", "InstallationCompleted", "Joined", "False", "NodeNotReady")), "waiting NodeNotReady"},
-		"a machine that is installed":     {agent(agents("Installed", "False", "InstallationInProgress", "Joined", "False", "WaitingForBoot")), ""},
+		"a machine that is not wiped": {
+			agent(agents("Connected", "True", "AgentIsConnected", "RequirementsMet", "False", "AgentNotReady", "Bound", "False", "Unbound", "Released", "False", "WipeFailed")), "wrong WipeFailed",
+		},
+		"a machine that is being wiped": {agent(agents("Connected", "True", "AgentIsConnected", "Released", "False", "Wiping")), "waiting Wiping"},
+		"a machine without its address": {agent(agents("Bound", "True", "Bound", "AddressesAssigned", "False", "AddressesMissing")), "waiting AddressesMissing"},
+		"a node that is not Ready":      {agent(agents("Installed", "True", "InstallationCompleted", "Joined", "False", "NodeNotReady")), "waiting NodeNotReady"},
+		"a machine that is installed":   {agent(agents("Installed", "False", "InstallationInProgress", "Joined", "False", "WaitingForBoot")), ""},
 		"machines that are missing": {
 			machines(hive("Ready", "False", "MachinesMissing", "MachinesAvailable", "False", "NoSuitableAgents")), "wrong NoSuitableAgents",
 		},
@@ -124,6 +150,7 @@ func TestOf(t *testing.T) {
 		"machines that failed":              {machines(hive("Ready", "False", "MachinesFailed")), "wrong MachinesFailed"},
 		"machines that wait for a claim":    {machines(hive("Ready", "True", "WaitingForClaim")), ""},
 		"machines of another controller":    {&hivev1.MachinePool{}, ""},
+		"a reservation that is new":         {reserved(agents("Ready", "Unknown", "Initialized")), "waiting Initialized"},
 		"a reservation that is not met":     {reserved(agents("Ready", "False", "TooFewAgents")), "waiting TooFewAgents"},
 		"a reservation that cannot be read": {reserved(agents("Ready", "False", "InvalidSelector")), "wrong InvalidSelector"},
 		"a cluster that lost its claim":     {cluster(hive("ClaimMissing", "True", "ClaimDeleted")), "wrong ClaimMissing"},
@@ -133,11 +160,24 @@ func TestOf(t *testing.T) {
 		"a cluster that stops":              {cluster(hive("Hibernating", "False", "Stopping", "MachinesStopped", "False", "StoppingMachines")), "waiting StoppingMachines"},
 		"a cluster that cannot be removed":  {cluster(hive("Provisioned", "False", "DeprovisionFailed")), "wrong DeprovisionFailed"},
 		"a silent Ironic":                   {discovery(standard("Ready", "False", "EndpointUnreachable")), "wrong EndpointUnreachable"},
-		"machines that wait":                {discovery(standard("Ready", "False", "MachinesWaiting")), "waiting MachinesWaiting"},
+		"all machines are hosts":            {discovery(standard("Ready", "True", "Discovering")), ""},
+		"machines that wait":                {discovery(standard("Ready", "True", "MachinesWaiting")), "waiting MachinesWaiting"},
+		"machines that are refused":         {discovery(standard("Ready", "True", "MachinesRefused")), "wrong MachinesRefused"},
+		"a selector that fails":             {discovery(standard("Ready", "True", "Discovering", "SelectorEvaluated", "False", "EvaluationFailed")), "wrong EvaluationFailed"},
 		"a host":                            {&metal3v1.BareMetalHost{}, ""},
 		"a host with an error":              {broken, "wrong registration error"},
+		"a host that was handed over":       {found(standard("HandedOver", "True", "HandedOver")), ""},
+		"a host without credentials":        {found(standard("HandedOver", "False", "WaitingForCredentials")), ""},
+		"a host without its Secret":         {found(standard("HandedOver", "False", "CredentialsNotFound")), "wrong CredentialsNotFound"},
+		"a host that is held":               {found(standard("HandedOver", "False", "WaitingForApproval")), "waiting WaitingForApproval"},
+		"a managed host":                    {found(standard("HandedOver", "False", "ManagedHere", "Ready", "True", "Available")), ""},
+		"a managed host on its way":         {found(standard("HandedOver", "False", "ManagedHere", "Ready", "False", "Inspecting")), ""},
+		"a managed host that is held":       {found(standard("HandedOver", "False", "ManagedHere", "Ready", "False", "WaitingForApproval")), "waiting WaitingForApproval"},
+		"a managed host that was moved":     {found(standard("HandedOver", "False", "ManagedHere", "Ready", "False", "StatusNotRestored")), "wrong StatusNotRestored"},
 		"addresses":                         {addresses(standard("Ready", "True", "Usable", "Exhausted", "False", "AddressesFree")), ""},
 		"exhausted":                         {addresses(standard("Ready", "True", "Usable", "Exhausted", "True", "NoAddressFree")), "wrong NoAddressFree"},
+		"addresses of two pools":            {addresses(standard("Ready", "True", "Usable", "Exhausted", "False", "AddressesFree", "Overlapping", "True", "RangesOverlap")), "wrong RangesOverlap"},
+		"addresses that cool down":          {addresses(standard("Ready", "True", "Usable", "Exhausted", "True", "AddressesCoolDown")), "waiting AddressesCoolDown"},
 		"out of range":                      {addresses(standard("Ready", "False", "AddressesOutOfRange")), "wrong AddressesOutOfRange"},
 		"a kind of others":                  {&corev1.Pod{}, ""},
 		"an address that waits":             {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "PoolExhausted")}}, "waiting PoolExhausted"},
