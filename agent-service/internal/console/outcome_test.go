@@ -137,6 +137,17 @@ func (a *slowAPI) order() url.Values {
 	return form
 }
 
+// begin sends the order from a page of the browser.
+func (a *slowAPI) begin(b *tab) {
+	inputs := ""
+	for name, values := range a.order() {
+		for _, value := range values {
+			inputs += fmt.Sprintf("<input name=%q value=%q>", name, value)
+		}
+	}
+	ask[any](b, fmt.Sprintf(`(() => { const f = document.createElement("form"); f.method = "post"; f.action = "/console/machines/apply"; f.innerHTML = %q; f.append(document.querySelector("[name=csrf]").cloneNode()); document.body.append(f); f.submit() })(); null`, inputs))
+}
+
 // TestResultsOfAnActionAppearAsTheyCome, and the states of the machines change afterwards, on the same page.
 func TestResultsOfAnActionAppearAsTheyCome(t *testing.T) {
 	t.Parallel()
@@ -146,13 +157,7 @@ func TestResultsOfAnActionAppearAsTheyCome(t *testing.T) {
 	b := s.tab(chromium, t)
 	b.visit("/sign-in") // no token is asked for
 	b.sees("h1", "Home")
-	inputs := ""
-	for name, values := range a.order() {
-		for _, value := range values {
-			inputs += fmt.Sprintf("<input name=%q value=%q>", name, value)
-		}
-	}
-	ask[any](b, fmt.Sprintf(`(() => { const f = document.createElement("form"); f.method = "post"; f.action = "/console/machines/apply"; f.innerHTML = %q; f.append(document.querySelector("[name=csrf]").cloneNode()); document.body.append(f); f.submit() })(); null`, inputs))
+	a.begin(b)
 	a.binds <- ""
 	b.sees("h1", "Bind 3 machines to blue")
 	b.sees("#progress", "1 of 3 machines were changed so far; 2 are to come.")
@@ -178,6 +183,26 @@ func TestResultsOfAnActionAppearAsTheyCome(t *testing.T) {
 	b.press("Undo…")
 	b.sees("h1", "Unbind 2 machines")
 	b.run(chromedp.Navigate("about:blank"))
+}
+
+// TestAnActionThatIsRefusedMeanwhileSaysSo: the page showed for ever that machines were to come.
+func TestAnActionThatIsRefusedMeanwhileSaysSo(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	a := newSlowAPI(3)
+	b := a.site(t).tab(chromium, t)
+	b.visit("/sign-in")
+	b.sees("h1", "Home")
+	a.begin(b)
+	a.binds <- ""
+	b.sees("#progress", "1 of 3 machines were changed so far; 2 are to come.")
+	b.until(`document.querySelector("#live.htmx-request") !== null`)
+	ask[any](b, `fetch("/console/sign-in").then(() => null)`) // as in another tab
+	a.binds <- ""
+	b.sees("#progress", "2 of 3 machines were changed so far; 1 are to come.")
+	b.sees("#progress .notice.bad", "This form belongs to an older session")
+	b.looksFine("outcome-stopped")
+	assert.Equal(t, 2, a.asked)
 }
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)

@@ -235,18 +235,27 @@
   });
   window.addEventListener("pageshow", function () { sent = 0; });
 
+  // The service refuses to go on with an action, such as into a cluster that was deleted meanwhile: the page says why, beside how far the action is.
+  function stopped(page) {
+    var progress = document.getElementById("progress"), reason = page.querySelector(".notice.bad"), before = progress.querySelector(".notice.bad");
+    if (!reason || before && before.textContent === reason.textContent) return;
+    if (before) before.remove();
+    progress.append(reason);
+  }
+
   // An action that the service could not be asked to go on with is gone on with later. A live part that could not be read again is read later, and gives way to the page
   // that says why where there is nothing to read any more.
   ["htmx:sendError", "htmx:responseError", "htmx:timeout"].forEach(function (name) {
     document.addEventListener(name, function (event) {
       var e = event.target, xhr = event.detail.xhr, status = xhr ? xhr.status : 0, refused = status >= 400 && status < 500 && status !== 429;
       if (e.id !== "live") return;
-      if (e.hasAttribute("data-working")) {
-        if (!refused) setTimeout(function () { htmx.trigger(e, "again"); }, 2000);
+      var page = refused && parsed(xhr.responseText).getElementById("main"); // null for the answer of a proxy
+      if (!e.hasAttribute("hx-get")) {
+        if (page) stopped(page);
+        else if (e.hasAttribute("data-working")) setTimeout(function () { htmx.trigger(e, "again"); }, 2000);
         return;
       }
-      if (!e.hasAttribute("hx-get")) return;
-      if (refused && parsed(xhr.responseText).getElementById("main")) { // not the answer of a proxy
+      if (page) {
         location.replace(e.getAttribute("hx-get"));
         return;
       }
