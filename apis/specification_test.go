@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 // specifications is where every kind is described for its users.
@@ -78,6 +80,30 @@ func TestEveryReasonIsSpecified(t *testing.T) {
 			if !other && !strings.Contains(text.String(), "`"+value+"`") {
 				t.Errorf("no page says what %s of %s (%s) means", name, file, value)
 			}
+		}
+	}
+}
+
+// TestRunbooksSayWhatToDoForEachReason of claims that wait, for which the alerts of that name fire.
+func TestRunbooksSayWhatToDoForEachReason(t *testing.T) {
+	read := func(page string) string {
+		data, err := os.ReadFile(filepath.Join("../docs", page))
+		require.NoError(t, err)
+		return string(data)
+	}
+	clusters := read("runbooks/PoolClaimsWaiting.md")
+	for name, value := range stringConstants(t, "hive/v1/clusterclaim_types.go") {
+		if !strings.HasPrefix(name, "Wait") || value == string(hivev1.WaitQueueTimedOut) { // such a claim is in no queue
+			continue
+		}
+		assert.Contains(t, clusters, "`"+value+"`", name)
+	}
+	addresses := read("runbooks/IPAMClaimsWaiting.md")
+	refused := regexp.MustCompile("(?m)^\\| False \\| `(\\w+)`").FindAllStringSubmatch(read("spec/ipclaim.md"), -1)
+	require.NotEmpty(t, refused)
+	for _, reason := range append(refused, []string{"", "Paused"}) {
+		if reason[1] != ipamv1.ReasonAddressesPending { // the claim for the other address waits
+			assert.Contains(t, addresses, "| `"+reason[1]+"` |", "a row of the table")
 		}
 	}
 }
