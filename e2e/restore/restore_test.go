@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -183,6 +185,17 @@ func TestARefusedObjectKeepsNothingElseFromBeingRestored(t *testing.T) {
 	env := &agentv1.InfraEnv{ObjectMeta: estate.Named("rack")}
 	env.Spec.PullSecretRef.Name = "pull"
 	lost.Make(env)
+	const discovery = "muster-discovery-operator"
+	reserved := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: discovery, Name: "boot-mac-52-54-00-00-00-01", Labels: map[string]string{metal3v1.ReservationLabel: "true"},
+		Annotations: map[string]string{metal3v1.HostAnnotation: estate.Team + "/node-1", metal3v1.NodeAnnotation: "node", metal3v1.HostUIDAnnotation: "of-before"},
+	}}
+	ignored := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: discovery, Name: "boot-mac-52-54-00-00-00-02", Labels: map[string]string{metal3v1.ReservationLabel: "true", metal3v1.IgnoredLabel: "true"},
+	}}
+	lost.Make(reserved)
+	lost.Make(ignored)
+	lost.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: discovery, Name: "sh.helm.release.v1.discovery-operator.v1"}})
 	dir := filepath.Join(t.TempDir(), "backup")
 	run(lost, "backup", dir)
 
@@ -197,6 +210,14 @@ func TestARefusedObjectKeepsNothingElseFromBeingRestored(t *testing.T) {
 	require.NoError(t, restored.Get(t.Context(), client.ObjectKey{Namespace: estate.Team, Name: "node-1"}, host), "%s", out)
 	assert.Equal(t, metal3v1.StateProvisioned, host.Status.Provisioning.State)
 	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(env), env), "%s", out)
+	lease := &coordinationv1.Lease{}
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(reserved), lease), "a host without it may not have its node: %s", out)
+	assert.Equal(t, map[string]string{metal3v1.HostAnnotation: estate.Team + "/node-1", metal3v1.NodeAnnotation: "node"}, lease.Annotations, "the host has another UID")
+	lease = &coordinationv1.Lease{}
+	require.NoError(t, restored.Get(t.Context(), client.ObjectKeyFromObject(ignored), lease), "the machine would be a host again: %s", out)
+	assert.Equal(t, "true", lease.Labels[metal3v1.IgnoredLabel])
+	helm := restored.Get(t.Context(), client.ObjectKey{Namespace: discovery, Name: "sh.helm.release.v1.discovery-operator.v1"}, &corev1.Secret{})
+	assert.True(t, apierrors.IsNotFound(helm), "Secrets of operators belong to their installation: %v", helm)
 
 	files, err := filepath.Glob(filepath.Join(dir, "*-baremetalhosts.metal3.io.json"))
 	require.NoError(t, err)
