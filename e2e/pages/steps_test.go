@@ -60,6 +60,7 @@ var steps = []step{
 	{page: console, first: "agent-service --console --oidc-issuer", why: "agent-service/internal/console signs in at dex with it"},
 	{page: console, first: "helm upgrade agent-service", why: "e2e/charts renders these values"},
 
+	{page: "docs/migration/ipam.md", first: "kubectl apply --server-side --force-conflicts", do: user.changeOver},
 	{page: "docs/spec/metal3data.md", first: "kubectl apply -k deploy/crds/network-data", do: user.installEverything},
 	{page: "docs/spec/machinepool.md", first: "apiVersion: hive.openshift.io/v1", do: user.create},
 	{page: "docs/spec/machinepool.md", first: "$ kubectl -n blue get machinepools", do: user.enter},
@@ -176,6 +177,14 @@ func (u user) installService(text string) {
 	u.run("kubectl -n muster-agent-service get deployment agent-service agent-service-images")
 	key := u.sh(`kubectl -n muster-agent-service get secret agent-service-token-key -o go-template='{{index .data "token.key" | base64decode}}'`, "")
 	assert.Contains(u, key, "PRIVATE KEY")
+}
+
+// changeOver installs ipam-operator where another manager served its kinds, and nothing of the provider beside it.
+func (u user) changeOver(text string) {
+	u.run(text)
+	image := u.sh("kubectl -n muster-ipam-operator get deployment ipam-operator -o jsonpath='{.spec.template.spec.containers[0].image}'", "")
+	assert.NotContains(u, image, "muster.local", "an image that is built on the machine of a developer")
+	assert.Empty(u, u.sh("kubectl get crd --ignore-not-found -o name baremetalhosts.metal3.io metal3datas.infrastructure.cluster.x-k8s.io", ""), "these are the provider's")
 }
 
 // installEverything installs the other operators, and then ipam-operator with network data as the page says.
