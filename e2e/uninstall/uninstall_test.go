@@ -361,6 +361,32 @@ func TestObjectsThatNeedTheOperatorAreCounted(t *testing.T) {
 	assert.Nil(t, host.GetDeletionTimestamp())
 }
 
+// What another system brought is not deleted with an operator, also where its set is named: with the definition would go the machines of all.
+func TestKindsOfAnotherSystemStay(t *testing.T) {
+	c := start(t)
+	config, err := environment.Read(c.plane.Kubeconfig())
+	require.NoError(t, err)
+	apply(t, config, "deploy/crds/discovery-operator")
+	definition := object("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+	definition.SetName("baremetalhosts.metal3.io")
+	label := func(value string) {
+		require.NoError(t, c.Patch(t.Context(), definition, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"muster.io/crds":`+value+`}}}`))))
+	}
+	label("null")
+	host := made(t, c, "metal3.io", "v1alpha1", "BareMetalHost", "of-another", map[string]any{"online": true})
+	out, err := c.run(t, "--delete-objects", "--timeout", "1", "discovery-operator", "hosts")
+	require.NoError(t, err)
+	assert.Contains(t, out, "baremetalhosts.metal3.io stay, with the definition: another system brought it")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(host), host))
+	assert.Nil(t, host.GetDeletionTimestamp())
+	assert.False(t, c.has(t, object("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "", "baremetalhostdiscoveries.metal3.io"))
+
+	label(`"hosts"`)
+	_, err = c.run(t, "--delete-objects", "--timeout", "1", "discovery-operator", "hosts")
+	require.NoError(t, err)
+	assert.True(t, isGone(t, c, host))
+}
+
 // addressClaims serves claims of addresses of Cluster API, whose kind is its own.
 func addressClaims(t *testing.T, config *rest.Config) {
 	t.Helper()
