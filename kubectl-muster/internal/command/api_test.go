@@ -480,6 +480,21 @@ func TestIPs(t *testing.T) {
 	assert.Regexp(t, `(?s)10\.0\.0\.9 .*of-10\.0\.0\.9.*10\.0\.0\.10 .*IPClaim`, out, "in the order of addresses, with their claims")
 	_, _, err := u.run("ips", "none")
 	require.Error(t, err)
+
+	// Of claims in other namespaces, several may have one name.
+	for address, namespace := range map[string]string{"10.0.0.11": "team-a", "10.0.0.12": "team-b", "10.0.0.16": u.namespace} {
+		a := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "rack-" + strings.ReplaceAll(address, ".", "-")}, Spec: ipamv1.IPAddressSpec{
+			Pool: ipamv1.ObjectReference{Name: "rack", Namespace: u.namespace}, Claim: ipamv1.ObjectReference{Name: "node-0", Namespace: namespace}, Address: ipamv1.IPAddressStr(address), Prefix: 24,
+		}}
+		if namespace == u.namespace {
+			a.Spec.PrefixLength = 28
+		}
+		u.make(a, nil)
+	}
+	out = u.must("ips", "rack")
+	assert.Regexp(t, `10\.0\.0\.11 .* team-a/node-0 `, out)
+	assert.Regexp(t, `10\.0\.0\.12 .* team-b/node-0 `, out)
+	assert.Regexp(t, `10\.0\.0\.16/28 .* node-0 `, out, "a whole prefix")
 }
 
 // TestAddressesOfManyPages are all listed, each once: a page does not replace the objects of the one before.

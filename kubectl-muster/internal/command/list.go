@@ -222,7 +222,11 @@ func (s *session) runAddresses(ctx context.Context, pool string) error {
 		if a.Spec.Gateway != nil {
 			gateway = string(*a.Spec.Gateway)
 		}
-		t.add(string(a.Spec.Address), strconv.Itoa(a.Spec.Prefix), gateway, a.Spec.Claim.Name, cmp.Or(a.Spec.Claim.Kind, ipamv1.IPClaimKind), since(a.CreationTimestamp.Time))
+		taken := string(a.Spec.Address)
+		if a.Spec.PrefixLength > 0 { // the first address of a prefix that is taken as a whole
+			taken += "/" + strconv.Itoa(a.Spec.PrefixLength)
+		}
+		t.add(taken, strconv.Itoa(a.Spec.Prefix), gateway, a.ClaimInPool(), cmp.Or(a.Spec.Claim.Kind, ipamv1.IPClaimKind), since(a.CreationTimestamp.Time))
 	}
 	return s.print(t, "no address of the pool "+pool+" is in use")
 }
