@@ -34,7 +34,7 @@ type step struct {
 var steps = []step{
 	{page: readme, first: "make demo", why: "TestTheDemoIsLookedAround runs what it builds"},
 	{page: readme, first: "kubectl apply --server-side -k deploy/crds/clusters", do: user.install},
-	{page: readme, first: "apiVersion: hive.openshift.io/v1", do: user.create},
+	{page: readme, first: "apiVersion: hive.openshift.io/v1", do: user.keepPool},
 	{page: readme, first: "apiVersion: hive.openshift.io/v1", do: user.create},
 	{page: readme, first: "$ kubectl -n team-a get clusterclaim mine", do: user.enter},
 	{page: readme, first: "apiVersion: kustomize.config.k8s.io/v1beta1", do: user.customize},
@@ -169,6 +169,12 @@ func (u user) install(text string) {
 	u.run("kubectl wait --for=condition=Established --timeout=60s crd --all")
 	u.run("kubectl -n muster-pool-operator get deployment pool-operator")
 	u.run("kubectl create namespace team-a && kubectl create namespace team")
+}
+
+// keepPool creates a pool, which makes clusters of an image set that there is.
+func (u user) keepPool(text string) {
+	u.submit("kubectl apply -f -", text)
+	u.run(`kubectl get clusterimageset "$(kubectl -n team-a get clusterpool dev -o jsonpath='{.spec.imageSetRef.name}')"`)
 }
 
 // installService makes the Secrets of agent-service and installs it.
