@@ -78,7 +78,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		s.Log.Error("a request failed", zap.Error(err), zap.String("method", r.Method), zap.String("path", r.URL.Path))
 	}
 	body := api.Error{Kind: api.ErrorKindError, ID: int32(code), Href: r.URL.Path, Code: strconv.Itoa(code), Reason: reason} //nolint:gosec // an HTTP status
-	if code == http.StatusUnauthorized || code == http.StatusForbidden {                                                     // assisted-service has a form of its own for these: its clients read no text as their code
+	// assisted-service has a form of its own for these: its clients read no text as their code.
+	if code == http.StatusUnauthorized || code == http.StatusForbidden {
 		body.Code, body.Message = code, reason
 	}
 	if code == http.StatusUnauthorized {
