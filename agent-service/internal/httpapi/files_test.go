@@ -210,14 +210,19 @@ func TestAHostThatSendsLogsLeavesATurnToOthers(t *testing.T) {
 	require.NoError(t, err)
 	request.Header.Set("X-Secret-Key", slowToken)
 	request.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	request.Header.Set("Expect", "100-continue")
+	transport := &http.Transport{ExpectContinueTimeout: patience}
+	defer transport.CloseIdleConnections()
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		if response, err := w.server.Client().Do(request); err == nil {
+		if response, err := (&http.Client{Transport: transport}).Do(request); err == nil {
 			_ = response.Body.Close()
 		}
 	}()
-	require.Eventually(t, func() bool { return w.upload(slowToken, path, "x").status == 503 }, patience, 10*time.Millisecond, "it sends logs already")
+	_, err = rest.Write([]byte("--b\r\n")) // which is sent when the service reads it: the host has its turn
+	require.NoError(t, err)
+	assert.Equal(t, 503, w.upload(slowToken, path, "x").status, "it sends logs already")
 	got := w.upload(token, path, "y")
 	require.Equal(t, 204, got.status, got.raw)
 	require.NoError(t, rest.CloseWithError(errors.New("it restarts")))

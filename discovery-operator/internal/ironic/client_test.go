@@ -418,7 +418,9 @@ func TestANodeGetsItsRamdiskBeforeIronicBootsIt(t *testing.T) {
 			patch, body := "", ""
 			read := func(r *http.Request) string {
 				text, err := io.ReadAll(r.Body)
-				assert.NoError(t, err)
+				if err != nil {
+					t.Error(err)
+				}
 				return strings.TrimSpace(string(text))
 			}
 			s.mux.HandleFunc("GET /v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {

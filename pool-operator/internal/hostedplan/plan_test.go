@@ -221,7 +221,7 @@ func TestActions(t *testing.T) {
 		"a dead cluster is started after a pause":                 {snapshot(installed, observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
 		"a cluster that does not answer is given time":            {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Minute)), nil, 10 * time.Second},
 		"a cluster that hangs is stopped":                         {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
-		"one that has just come up is asked again soon": {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), startedAgo(9*time.Second)), nil, time.Second},
+		"one that has just come up is asked again soon":           {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), startedAgo(9*time.Second)), nil, time.Second},
 		"so is a new one": {snapshot(observed(provision.StateUnreachable)), nil, time.Second},
 		"one that has slept, and runs since a minute ago, is given time": {
 			snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour), startedAgo(time.Minute)), nil, 10 * time.Second},
