@@ -29,5 +29,5 @@ func TestTheAgentHasNoDatabaseAndNoService(t *testing.T) {
 		}
 		assert.NotEqual(t, "database/sql", path)
 	}
-	assert.ElementsMatch(t, []string{"api", "client", "cmd/agent", "internal/agent", "internal/agentproto", "internal/diskimage", "internal/hardware", "internal/join", "internal/kubelet"}, own)
+	assert.ElementsMatch(t, []string{"api", "client", "cmd/agent", "internal/agent", "internal/agent/registry", "internal/agentproto", "internal/diskimage", "internal/hardware", "internal/join", "internal/kubelet"}, own)
 }
