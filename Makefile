@@ -243,7 +243,7 @@ e2e: controlplane build ## User journeys, rendered overlays and clusterctl move,
 	@$(MAKE) -j2 $(addprefix journeys-,e2e $(ALONE))
 
 # Packages that take longest begin first, or processors would be idle at the end.
-LONGEST_e2e := ./upgrade ./journeys ./pages
+LONGEST_e2e := ./uninstall ./journeys ./upgrade ./pages
 
 # Journeys wait for the same as the other tests, which are longer: else they would begin before them.
 $(addprefix journeys-,e2e $(ALONE)): journeys-%: controlplane $(BIN)/raced
