@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +31,17 @@ const perPool = 5
 
 // rackBind is many MachinePools at once that take all free machines: the times are from the creation of each until the API server has an Agent of it bound.
 func rackBind(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx, siteConfig{kube: true})
+	dir, err := os.MkdirTemp("", "muster-bench-os-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// Without an image no machine could join, and none is bound. Nothing is there to be installed.
+	list, images := filepath.Join(dir, "os.json"), `[{"version":"1.37.2","cpuArchitecture":"x86_64","url":"http://127.0.0.1:9/os.img","sha256":"`+strings.Repeat("0", 64)+`"}]`
+	if err := os.WriteFile(list, []byte(images), 0o600); err != nil {
+		return err
+	}
+	s, err := startSite(ctx, siteConfig{kube: true, arguments: []string{"-os-images=" + list}})
 	if err != nil {
 		return err
 	}
