@@ -591,10 +591,12 @@ func TestIgnitionTakesWhatIsRendered(t *testing.T) {
 			if c.override != "" {
 				override = `,"ignition_config_override":` + strconv.Quote(`{"ignition":{"version":"3.1.0"},"systemd":{"units":[`+c.override+`]}}`)
 			}
-			_, image := s.infraEnv(network + override)
+			_, image := s.infraEnv(network + `,"ssh_authorized_key":"ssh-ed25519 AAAA\r\n\r\nssh-ed25519 BBBB\r\n"` + override)
 			config, report, err := ignitionv3.Parse(s.ignition(image))
 			require.NoError(t, err, report.String())
 			assert.Empty(t, report.Entries)
+			require.Len(t, config.Passwd.Users, 1)
+			assert.Equal(t, []types.SSHAuthorizedKey{"ssh-ed25519 AAAA", "ssh-ed25519 BBBB"}, config.Passwd.Users[0].SSHAuthorizedKeys)
 			merged := config
 			for _, source := range config.Ignition.Config.Merge {
 				over, report, err := ignitionv3.Parse(carried(t, *source.Source))

@@ -84,8 +84,7 @@ func (d *discovery) ignition(env *domain.InfraEnv) ([]byte, error) {
 		files, units = append(files, profiles...), append(units, ignitionUnit("muster-network.service", networkUnit))
 	}
 	config := map[string]any{"ignition": head, "storage": map[string]any{"files": files}, "systemd": map[string]any{"units": units}}
-	if env.SSHAuthorizedKey != "" {
-		keys := strings.Split(strings.TrimSpace(env.SSHAuthorizedKey), "\n")
+	if keys := firstboot.Lines(env.SSHAuthorizedKey); len(keys) > 0 {
 		config["passwd"] = map[string]any{"users": []any{map[string]any{"name": "core", "sshAuthorizedKeys": keys}}}
 	}
 	return json.Marshal(config)

@@ -85,6 +85,17 @@ func DataURL(content string) string {
 	return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
 }
 
+// Lines are the lines of a text that are not empty: an SSH key of a cluster or an InfraEnv may be several, each in a line.
+func Lines(text string) []string {
+	lines := []string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 // ignition names the host, lets the user in, and tells the service when the system is up.
 const ignition = `{
   "ignition": {"version": "3.2.0"{{if .Overrides}}, "config": {"merge": [{"source": {{json .Overrides}}}]}{{end}}},
@@ -133,17 +144,8 @@ var functions = template.FuncMap{
 		encoded, err := json.Marshal(v)
 		return string(encoded), err
 	},
-	"data": DataURL,
-	// A cluster may have a key in each line of its SSH key.
-	"lines": func(text string) []string {
-		lines := []string{}
-		for line := range strings.Lines(text) {
-			if line = strings.TrimSpace(line); line != "" {
-				lines = append(lines, line)
-			}
-		}
-		return lines
-	},
+	"data":  DataURL,
+	"lines": Lines,
 	"host": func(v Values) (string, error) {
 		facts := map[string]string{"service_url": v.BaseURL, "infra_env_id": v.InfraEnvID, "host_id": v.HostID, "cluster_id": v.ClusterID, "token": v.Token}
 		for name, value := range map[string]string{"ca": v.Trusted, "http_proxy": v.Proxy.HTTP, "https_proxy": v.Proxy.HTTPS, "no_proxy": v.Proxy.NoProxy, "ntp_sources": v.NTPSources} {
