@@ -10,6 +10,16 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
+// Reasons for which an AgentClusterInstall waits: of its condition RequirementsMet, and of Completed.
+const (
+	// ReasonInsufficientAgents says that fewer machines are ready than the cluster needs.
+	ReasonInsufficientAgents = "InsufficientAgents"
+	// ReasonUnapprovedAgents says that machines are not approved.
+	ReasonUnapprovedAgents = "UnapprovedAgents"
+	// ReasonInstallationOnHold says that spec.holdInstallation keeps the cluster from being installed.
+	ReasonInstallationOnHold = "InstallationOnHold"
+)
+
 // ClusterNetworkEntry is a network of pods.
 type ClusterNetworkEntry struct {
 	// cidr of all pods.

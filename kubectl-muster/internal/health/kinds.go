@@ -80,13 +80,6 @@ func machinePool(p *hivev1.MachinePool) []Problem {
 		hivev1.ReasonBinding, hivev1.ReasonClusterNotInstalled, hivev1.ReasonClusterHibernating, hivev1.ReasonInstalling, hivev1.ReasonJoining, hivev1.ReasonReleasing)
 }
 
-// Reasons of an AgentClusterInstall that waits for its user.
-const (
-	reasonInsufficientAgents = "InsufficientAgents"
-	reasonUnapprovedAgents   = "UnapprovedAgents"
-	reasonInstallationOnHold = "InstallationOnHold"
-)
-
 func installation(i *hiveextv1.AgentClusterInstall) []Problem {
 	if ready := hivev1.FindCondition(i.Status.Conditions, hivev1.ClusterInstallReady); ready != nil && ready.Reason == hivev1.ReasonInitialized {
 		return unseen("AgentClusterInstall", i, "agent-service")
@@ -101,10 +94,10 @@ func installation(i *hiveextv1.AgentClusterInstall) []Problem {
 	for _, good := range []string{agentv1.ConditionSpecSynced, hivev1.ClusterInstallRequirementsMet} {
 		at := hivev1.FindCondition(i.Status.Conditions, good)
 		if at != nil && at.Status == corev1.ConditionFalse {
-			return found("AgentClusterInstall", i, severity(at.Reason, reasonInsufficientAgents, reasonUnapprovedAgents), at.Reason, at.Message, at.LastTransitionTime)
+			return found("AgentClusterInstall", i, severity(at.Reason, hiveextv1.ReasonInsufficientAgents, hiveextv1.ReasonUnapprovedAgents), at.Reason, at.Message, at.LastTransitionTime)
 		}
 	}
-	if held := hivev1.FindCondition(i.Status.Conditions, hivev1.ClusterInstallCompleted); held != nil && held.Reason == reasonInstallationOnHold {
+	if held := hivev1.FindCondition(i.Status.Conditions, hivev1.ClusterInstallCompleted); held != nil && held.Reason == hiveextv1.ReasonInstallationOnHold {
 		return found("AgentClusterInstall", i, Waiting, held.Reason, held.Message, held.LastTransitionTime)
 	}
 	return nil

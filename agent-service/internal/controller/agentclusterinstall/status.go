@@ -19,15 +19,12 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// Reasons of the conditions of an AgentClusterInstall that those of an Agent do not have.
+// Reasons of the conditions of an AgentClusterInstall that those of an Agent do not have, beside those of hiveextv1.
 const (
 	reasonClusterIsReady      = "ClusterIsReady"
 	reasonClusterNotReady     = "ClusterNotReady"
 	reasonAlreadyInstalling   = "ClusterAlreadyInstalling"
 	reasonInstallationStopped = "ClusterInstallationStopped"
-	reasonInsufficientAgents  = "InsufficientAgents"
-	reasonUnapprovedAgents    = "UnapprovedAgents"
-	reasonOnHold              = "InstallationOnHold"
 	reasonNotFailed           = "InstallationNotFailed"
 	reasonNotStopped          = "InstallationNotStopped"
 	reasonCancelled           = "InstallationCancelled"
@@ -140,12 +137,12 @@ func requirementsMet(seen *snapshot, c counts) hivev1.Condition {
 	wanted := seen.cluster.ControlPlaneCount + seen.cluster.WorkerCount
 	switch ready := c.controlPlaneReady + c.workersReady; {
 	case len(seen.hosts) < wanted:
-		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents,
+		return condition(kind, corev1.ConditionFalse, hiveextv1.ReasonInsufficientAgents,
 			fmt.Sprintf("The cluster currently requires %d agents but only %d have registered: bind more", wanted, len(seen.hosts)))
 	case ready >= wanted && c.unapproved > 0:
-		return condition(kind, corev1.ConditionFalse, reasonUnapprovedAgents, fmt.Sprintf("The installation is pending on the approval of %d agents: set spec.approved of them", c.unapproved))
+		return condition(kind, corev1.ConditionFalse, hiveextv1.ReasonUnapprovedAgents, fmt.Sprintf("The installation is pending on the approval of %d agents: set spec.approved of them", c.unapproved))
 	case ready < wanted:
-		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents, fmt.Sprintf("The cluster currently requires %d agents but only %d are ready: see RequirementsMet of the others", wanted, ready))
+		return condition(kind, corev1.ConditionFalse, hiveextv1.ReasonInsufficientAgents, fmt.Sprintf("The cluster currently requires %d agents but only %d are ready: see RequirementsMet of the others", wanted, ready))
 	}
 	return condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation")
 }
@@ -166,10 +163,10 @@ func completed(seen *snapshot) hivev1.Condition {
 	case lifecycle.ClusterInsufficient, lifecycle.ClusterReady:
 	}
 	if seen.install.Spec.HoldInstallation {
-		return condition(kind, corev1.ConditionFalse, reasonOnHold, "The installation is on hold: To unhold set holdInstallation to false")
+		return condition(kind, corev1.ConditionFalse, hiveextv1.ReasonInstallationOnHold, "The installation is on hold: To unhold set holdInstallation to false")
 	}
 	if seen.cluster.Preparation.Cancelled {
-		return condition(kind, corev1.ConditionFalse, reasonOnHold,
+		return condition(kind, corev1.ConditionFalse, hiveextv1.ReasonInstallationOnHold,
 			"The installation was cancelled before it started: To begin it set holdInstallation to true and then to false, or install the cluster over REST")
 	}
 	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted, "The installation has not yet started")
