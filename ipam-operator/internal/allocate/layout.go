@@ -234,8 +234,9 @@ func (l *Layout) network(addr netip.Addr, bits int) (Network, bool) {
 	return Network{}, false
 }
 
-// reservation is like network and also accepts an address that lies inside of an entry's subnet only: the rule for preallocations.
-func (l *Layout) reservation(addr netip.Addr, bits int) (Network, bool) {
+// NetworkOf is what an address comes with, or the prefix of a length that it begins; zero bits mean the address alone. It is like network and also accepts an address that lies inside of
+// an entry's subnet only: the rule for preallocations. False means that the address lies in no range and in no subnet of the pool.
+func (l *Layout) NetworkOf(addr netip.Addr, bits int) (Network, bool) {
 	if network, ok := l.network(addr, bits); ok {
 		return network, true
 	}
@@ -250,12 +251,6 @@ func (l *Layout) isLocated(addr netip.Addr) bool {
 	_, inRange := l.ranges.find(addr)
 	_, inSubnet := l.subnets.find(addr)
 	return inRange || inSubnet
-}
-
-// NetworkOf is what an address comes with, or the prefix of a length that it begins; false means that it lies in no range and in no subnet of the pool. Zero bits mean the address
-// alone.
-func (l *Layout) NetworkOf(addr netip.Addr, bits int) (Network, bool) {
-	return l.reservation(addr, bits)
 }
 
 func (l *Layout) isExcluded(addr netip.Addr) bool { return l.excluded.Contains(addr) }

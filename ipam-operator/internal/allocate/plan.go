@@ -274,7 +274,7 @@ func allocateNew(s Snapshot) Decision {
 		return refuse(errNoPrefixes, fmt.Sprintf("no entry of IPPool %s has allocationPrefixLength %d", s.Pool.Name, bits))
 	}
 	if s.Claim.Held.IsValid() {
-		network, _ := layout.reservation(s.Claim.Held, bits)
+		network, _ := layout.NetworkOf(s.Claim.Held, bits)
 		return create(s, s.Claim.Held, network, WhyHeld)
 	}
 	var requested netip.Addr
@@ -352,7 +352,7 @@ func (s Snapshot) taken(addr netip.Addr) string {
 const ReportedPositions = 100
 
 func preallocate(s Snapshot, addr netip.Addr) Decision {
-	network, ok := s.Pool.Free.Layout.reservation(addr, s.Claim.PrefixLength)
+	network, ok := s.Pool.Free.Layout.NetworkOf(addr, s.Claim.PrefixLength)
 	if !ok {
 		return refuse(errOutOfBounds, s.inNoEntry(addr))
 	}
