@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
@@ -89,13 +91,10 @@ func publish(s Snapshot) []Action {
 	)
 }
 
-// labelLength is how long the value of a label may be.
-const labelLength = 63
-
 // versionLabel is the version of a cluster as a label can have it: without the + of builds such as v1.37.2+rke2r1.
 func versionLabel(version string) string {
 	text := strings.ReplaceAll(strings.TrimPrefix(version, "v"), "+", "_")
-	return strings.Trim(text[:min(len(text), labelLength)], "-_.")
+	return strings.Trim(text[:min(len(text), validation.LabelValueMaxLength)], "-_.")
 }
 
 // Lengths that keep the names of Secrets within what an object may be called.
