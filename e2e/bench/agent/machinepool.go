@@ -5,12 +5,11 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +36,8 @@ func rackBind(ctx context.Context, r *bench.Run) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	// Without an image no machine could join, and none is bound. Nothing is there to be installed.
-	list, images := filepath.Join(dir, "os.json"), `[{"version":"1.37.2","cpuArchitecture":"x86_64","url":"http://127.0.0.1:9/os.img","sha256":"`+strings.Repeat("0", 64)+`"}]`
-	if err := os.WriteFile(list, []byte(images), 0o600); err != nil {
+	list, err := listSystem(dir, "127.0.0.1:9", [sha256.Size]byte{})
+	if err != nil {
 		return err
 	}
 	s, err := startSite(ctx, siteConfig{kube: true, arguments: []string{"-os-images=" + list}})

@@ -97,14 +97,20 @@ func smallSystem(ctx context.Context, dir string) (list string, stop func() erro
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) }), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	sum := sha256.Sum256(content)
+	list, err = listSystem(dir, listener.Addr().String(), sum)
+	return list, server.Close, err
+}
+
+// listSystem writes the list of an image that is served at an address.
+func listSystem(dir, address string, sum [sha256.Size]byte) (list string, err error) {
 	text, err := json.Marshal([]map[string]string{{
-		"version": "1.37.2", "cpuArchitecture": "x86_64", "url": "http://" + listener.Addr().String() + "/os.img", "sha256": hex.EncodeToString(sum[:]),
+		"version": "1.37.2", "cpuArchitecture": "x86_64", "url": "http://" + address + "/os.img", "sha256": hex.EncodeToString(sum[:]),
 	}})
 	if err != nil {
-		return "", server.Close, err
+		return "", err
 	}
 	list = filepath.Join(dir, "os.json")
-	return list, server.Close, os.WriteFile(list, text, 0o600)
+	return list, os.WriteFile(list, text, 0o600)
 }
 
 // nodeAccess makes the Secret by which machines join; the API server of the benchmark stands for all clusters.
