@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -138,7 +139,14 @@ func (h *hub) takers(ctx context.Context, n int) error {
 				ClusterID: cluster.Name, InfraID: cluster.Name, AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "admin"}, NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "nodes"},
 			},
 		}
-		if err := h.client.Create(ctx, cluster); err != nil {
+		err := await(ctx, time.Minute, func() (string, error) {
+			err := h.client.Create(ctx, cluster)
+			if apierrors.IsForbidden(err) { // admission does not know the label yet
+				return err.Error(), nil
+			}
+			return "", err
+		})
+		if err != nil {
 			return fmt.Errorf("making a cluster: %w", err)
 		}
 	}
