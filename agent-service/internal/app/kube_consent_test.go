@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -136,7 +135,7 @@ func TestObjectsOfOtherNamespacesDoNotPassForThoseOfAMachine(t *testing.T) {
 	}
 	install := &hiveextv1.AgentClusterInstall{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: elsewhere, Name: "blue", Finalizers: []string{agentclusterinstall.Finalizer},
+			Namespace: elsewhere, Name: "blue", Finalizers: []string{hiveextv1.FinalizerAgentClusterInstall},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: hivev1.GroupVersion.String(), Kind: "ClusterDeployment", Name: "blue", UID: deployment.UID}},
 		},
 		Spec: hiveextv1.AgentClusterInstallSpec{ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "nowhere"}},

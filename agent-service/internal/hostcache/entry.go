@@ -30,6 +30,8 @@ type Entry struct {
 	// lastInstruction is what the agent's instructions were made for, and askedAt when it was asked for each step last.
 	lastInstruction string
 	askedAt         map[agentproto.StepType]time.Duration
+	// issued are the stamps of the last token that the agent was given when it registered, as far as that was in this process.
+	issued domain.Stamps
 	// replies are sums of the last reply to each step.
 	replies map[agentproto.StepType]uint64
 	// wake is closed when the host changed.
@@ -65,10 +67,14 @@ func (e *Entry) Stale() bool {
 
 // Touch counts a poll.
 func (e *Entry) Touch() {
-	now, wall := e.cache.clock.Now(), e.cache.wall()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.seen, e.seenAt, e.dirty = now, wall, true
+	e.touch()
+}
+
+// touch is Touch for a caller who holds the entry.
+func (e *Entry) touch() {
+	e.seen, e.seenAt, e.dirty = e.cache.clock.Now(), e.cache.wall(), true
 }
 
 // Seen is when the host polled last, on the wall, and whether that was within the time-out.
@@ -105,11 +111,29 @@ func (e *Entry) Age(now time.Duration) (*domain.Host, Age) {
 	return e.host, Age{Silent: e.seen == never || now-e.seen >= e.cache.disconnectAfter, InState: now - e.stateSince, InStage: now - e.stageSince}
 }
 
-// Register forgets what the agent was asked and answered: it begins anew.
-func (e *Entry) Register() {
+// Register notes that the agent was given a token of these stamps, and forgets what it was asked and answered: it begins anew. It counts as a poll.
+func (e *Entry) Register(stamps domain.Stamps) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lastInstruction, e.askedAt, e.replies = "", nil, nil
+	e.register(stamps)
+}
+
+// RegisterAgain is Register for an agent whose token ended because the binding of its host changed, and of whose registration unchanged says that nothing is to be stored. It returns the
+// host, nil where another one has the token of its present stamps, or where that is not known.
+func (e *Entry) RegisterAgain(unchanged func(*domain.Host) bool) *domain.Host {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone || !e.connected() || e.issued == (domain.Stamps{}) || e.issued.Registration == e.host.Stamps.Registration || e.issued.Binding == e.host.Stamps.Binding || !unchanged(e.host) {
+		return nil
+	}
+	e.register(e.host.Stamps)
+	return e.host
+}
+
+// register is Register for a caller who holds the entry.
+func (e *Entry) register(stamps domain.Stamps) {
+	e.touch()
+	e.issued, e.lastInstruction, e.askedAt, e.replies = stamps, "", nil, nil
 }
 
 // AskAgain makes all steps due again, and answers a poll that is held.

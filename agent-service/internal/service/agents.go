@@ -27,22 +27,10 @@ func (s *Machines) RegisterHost(ctx context.Context, infraEnvID string, request 
 	s.Registers.Add(1)
 	request.AgentVersion, request.Fingerprint, request.BootID = domain.Truncate(request.AgentVersion, 200), domain.Truncate(request.Fingerprint, 128), domain.Truncate(request.BootID, 64)
 	key := domain.HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
-	clusters := []string{s.engine.Hosts.ClusterOf(key)}
-	if e := s.engine.InfraEnvs.Known(infraEnvID); e != nil {
-		clusters = append(clusters, e.ClusterID)
-	}
-	var h *domain.Host
-	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
-		h, err = w.Register(ctx, key, request)
-		return err
-	}, clusters...)
+	h, err := s.engine.Register(ctx, key, request)
 	if err != nil {
 		s.tellRefusedRegistration(ctx, key, request, err)
 		return nil, err
-	}
-	if e := s.engine.Hosts.Get(key); e != nil {
-		e.Register()
-		e.Touch()
 	}
 	return new(*h), nil
 }

@@ -15,7 +15,42 @@ import (
 )
 
 // Register makes or renews the host of a machine.
-func (w *Work) Register(ctx context.Context, key domain.HostKey, request domain.NewHost) (*domain.Host, error) {
+func (e *Engine) Register(ctx context.Context, key domain.HostKey, request domain.NewHost) (*domain.Host, error) {
+	if h := e.registerAgain(key, request); h != nil {
+		return h, nil
+	}
+	clusters := []string{e.Hosts.ClusterOf(key)}
+	if known := e.InfraEnvs.Known(key.InfraEnvID); known != nil {
+		clusters = append(clusters, known.ClusterID)
+	}
+	var h *domain.Host
+	err := e.Update(ctx, func(ctx context.Context, w *Work) (err error) {
+		h, err = w.register(ctx, key, request)
+		return err
+	}, clusters...)
+	if err != nil {
+		return nil, err
+	}
+	if entry := e.Hosts.Get(key); entry != nil {
+		entry.Register(h.Stamps)
+	}
+	return h, nil
+}
+
+// registerAgain is a host that is registered, and whose agent comes for a token of its new binding: it says nothing that is to be stored. Nil for all others, and where another replica may
+// know more.
+func (e *Engine) registerAgain(key domain.HostKey, request domain.NewHost) *domain.Host {
+	entry, infraEnv := e.Hosts.Get(key), e.InfraEnvs.Known(key.InfraEnvID)
+	if e.Store.Shared() || entry == nil || infraEnv == nil || infraEnv.Deleting || request.BootID == "" {
+		return nil
+	}
+	return entry.RegisterAgain(func(h *domain.Host) bool {
+		said := domain.NewHost{HostID: h.HostID, AgentVersion: h.AgentVersion, Fingerprint: h.Fingerprint, BootID: h.BootID, ImageGeneration: request.ImageGeneration, Source: request.Source}
+		return said == request && !h.Resident && h.Release.WipeFailure == "" && (lifecycle.Free(h.State) || lifecycle.Idle(h.State)) && !lifecycle.Silent(h.State)
+	})
+}
+
+func (w *Work) register(ctx context.Context, key domain.HostKey, request domain.NewHost) (*domain.Host, error) {
 	e, err := w.InfraEnv(ctx, key.InfraEnvID)
 	if err != nil {
 		return nil, err

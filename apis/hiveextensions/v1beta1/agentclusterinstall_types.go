@@ -20,6 +20,9 @@ const (
 	ReasonInstallationOnHold = "InstallationOnHold"
 )
 
+// FinalizerAgentClusterInstall keeps an AgentClusterInstall until agent-service has forgotten the cluster.
+const FinalizerAgentClusterInstall = "agentclusterinstall.agent-install.openshift.io/ai-deprovision"
+
 // ClusterNetworkEntry is a network of pods.
 type ClusterNetworkEntry struct {
 	// cidr of all pods.

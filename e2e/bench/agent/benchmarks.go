@@ -24,6 +24,7 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "agent.bind_1000", Play: bind},
 		{Name: "agent.move_200", Play: move},
 		{Name: "agent.rack_bind_500", Play: rackBind},
+		{Name: "agent.rack_bind_500_storm", Play: rackBindStorm},
 		{Name: "agent.rack_release_500", Play: rackRelease},
 		{Name: "agent.register_1000", Play: register},
 		{Name: "agent.register_storm_pg", Play: registerStorm},

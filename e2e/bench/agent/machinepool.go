@@ -29,8 +29,19 @@ import (
 // perPool is how many machines each MachinePool wants.
 const perPool = 5
 
-// rackBind is many MachinePools at once that take all free machines: the times are from the creation of each until the API server has an Agent of it bound.
-func rackBind(ctx context.Context, r *bench.Run) (err error) {
+// rackBind is MachinePools that take all free machines, as many at a time as bare writes have writers: the times are from the creation of each until the API server has an Agent of it
+// bound.
+func rackBind(ctx context.Context, r *bench.Run) error { return bindRack(ctx, r, writers, 2000) }
+
+// rackBindStorm is the same with all MachinePools at once.
+func rackBindStorm(ctx context.Context, r *bench.Run) error {
+	return bindRack(ctx, r, r.Scaled(100), bench.NoTarget)
+}
+
+// writers is how many plain clients write at the same time.
+const writers = 10
+
+func bindRack(ctx context.Context, r *bench.Run, atOnce int, target bench.Target) (err error) {
 	dir, err := os.MkdirTemp("", "muster-bench-os-")
 	if err != nil {
 		return err
@@ -56,11 +67,13 @@ func rackBind(ctx context.Context, r *bench.Run) (err error) {
 	if err := s.hub.quiet(ctx, 3*time.Second, 5*time.Minute); err != nil {
 		return err
 	}
-	return measure(ctx, r, s, pools, s.hub.bindAll, "bound", "have")
+	return measure(ctx, r, s, pools, target, func(ctx context.Context, pools int) ([]time.Duration, error) {
+		return s.hub.bindAll(ctx, pools, atOnce)
+	}, "bound", "have")
 }
 
 // measure runs do, which changes the machines of so many MachinePools, and records its figures until nothing more is written, beside those of bare patches.
-func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx context.Context, pools int) ([]time.Duration, error), state, verb string) error {
+func measure(ctx context.Context, r *bench.Run, s *site, pools int, target bench.Target, do func(ctx context.Context, pools int) ([]time.Duration, error), state, verb string) error {
 	before, err := s.counts(ctx)
 	if err != nil {
 		return err
@@ -86,7 +99,7 @@ func measure(ctx context.Context, r *bench.Run, s *site, pools int, do func(ctx 
 	}
 	requests, n := after.requests.Since(before.requests), float64(pools*perPool)
 	r.Figure("operations", n, "machines", bench.NoTarget)
-	r.Latencies(took, 2000)
+	r.Latencies(took, target)
 	r.Figure("seconds_all", all.Seconds(), "s until all are "+state, bench.NoTarget)
 	r.Figure("writes_per_op", float64(bench.Total(requests.Writes(), nil))/n, "writes", bench.NoTarget)
 	r.Figure("requests_per_op", float64(bench.Total(requests.All(), nil))/n, "requests", bench.NoTarget)
@@ -153,10 +166,10 @@ func (h *hub) takers(ctx context.Context, n int) error {
 	return nil
 }
 
-// bindAll makes MachinePools one after the other, and returns for each machine the time from the creation of its pool until it was seen bound.
-func (h *hub) bindAll(ctx context.Context, pools int) ([]time.Duration, error) {
+// bindAll makes MachinePools one after the other, while fewer than atOnce lack machines, and returns for each machine the time from the creation of its pool until it was seen bound.
+func (h *hub) bindAll(ctx context.Context, pools, atOnce int) ([]time.Duration, error) {
 	bound := func(_, is string) (cluster string, ends bool) { return is, is != "" }
-	return h.follow(ctx, pools, bound, func(ctx context.Context, name string) error {
+	return h.follow(ctx, pools, atOnce, bound, func(ctx context.Context, name string) error {
 		made := &hivev1.MachinePool{ObjectMeta: workers(name), Spec: hivev1.MachinePoolSpec{
 			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: name}, Name: "worker", Replicas: new(int64(perPool)),
 			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
@@ -177,16 +190,22 @@ func workers(cluster string) metav1.ObjectMeta {
 // without a cluster has an empty name.
 type transition func(was, is string) (cluster string, ends bool)
 
-// follow changes MachinePools one after the other, and returns for each machine the time from the change of its pool until its transition was seen.
-func (h *hub) follow(ctx context.Context, pools int, ends transition, change func(ctx context.Context, cluster string) error) ([]time.Duration, error) {
+// follow changes MachinePools one after the other, so many at once, and returns for each machine the time from the change of its pool until its transition was seen.
+func (h *hub) follow(ctx context.Context, pools, atOnce int, ends transition, change func(ctx context.Context, cluster string) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	seen, err := h.watchAgents(ctx, pools*perPool, ends)
+	slots := make(chan struct{}, atOnce)
+	seen, err := h.watchAgents(ctx, pools*perPool, ends, func() { <-slots })
 	if err != nil {
 		return nil, err
 	}
 	asked := map[string]time.Time{}
 	for i := range pools {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d of %d MachinePools were changed: %w", i, pools, ctx.Err())
+		}
 		asked[poolName(i)] = time.Now()
 		if err := change(ctx, poolName(i)); err != nil {
 			return nil, err
@@ -201,19 +220,24 @@ type ended struct {
 	at      time.Time
 }
 
-// watchAgents returns what waits for the transitions of n machines, and no longer than ctx lives.
-func (h *hub) watchAgents(ctx context.Context, n int, ends transition) (wait func() map[string]ended, err error) {
+// watchAgents returns what waits for the transitions of n machines, and no longer than ctx lives. It calls filled for each MachinePool of which all machines have come to their end.
+func (h *hub) watchAgents(ctx context.Context, n int, ends transition, filled func()) (wait func() map[string]ended, err error) {
 	var mu sync.Mutex
-	seen, all := map[string]ended{}, make(chan struct{})
+	seen, has, all := map[string]ended{}, map[string]int{}, make(chan struct{})
 	handler := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(was, is any) {
 		name := is.(*agentv1.Agent).Name
 		cluster, end := ends(clusterOf(was), clusterOf(is))
 		mu.Lock()
 		defer mu.Unlock()
-		if end && seen[name].at.IsZero() {
-			if seen[name] = (ended{cluster: cluster, at: time.Now()}); len(seen) == n {
-				close(all)
-			}
+		if !end || !seen[name].at.IsZero() {
+			return
+		}
+		seen[name] = ended{cluster: cluster, at: time.Now()}
+		if has[cluster]++; has[cluster] == perPool {
+			filled()
+		}
+		if len(seen) == n {
+			close(all)
 		}
 	}}
 	wait = func() map[string]ended {
@@ -266,7 +290,7 @@ func (h *hub) barePatches(ctx context.Context, r *bench.Run, n int, workload tim
 		return err
 	}
 	patch := bench.Kind{Verb: "patch", Resource: agents}
-	bare := bench.Bare{Writers: 10, Items: n, Order: []bench.Kind{patch}, Writes: map[bench.Kind]int{patch: n}}
+	bare := bench.Bare{Writers: writers, Items: n, Order: []bench.Kind{patch}, Writes: map[bench.Kind]int{patch: n}}
 	bare.Write = func(ctx context.Context, _ bench.Kind, item, _ int) error {
 		body := []byte(`{"metadata":{"labels":{"bench.muster.io/pool":"bare"}},"spec":{"hostname":"bare","clusterDeploymentName":{"namespace":"default","name":"bare"}}}`)
 		return plain.Patch(ctx, &all.Items[item], client.RawPatch(types.MergePatchType, body))

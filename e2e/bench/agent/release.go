@@ -48,7 +48,7 @@ func rackRelease(ctx context.Context, r *bench.Run) (err error) {
 	if err := s.installed(ctx, pools); err != nil {
 		return err
 	}
-	return measure(ctx, r, s, pools, s.hub.releaseAll, "unbound", "released")
+	return measure(ctx, r, s, pools, 2000, s.hub.releaseAll, "unbound", "released")
 }
 
 // installed has machines installed in clusters that take nodes, by their MachinePools.
@@ -62,7 +62,7 @@ func (s *site) installed(ctx context.Context, pools int) error {
 	if err := s.hub.takers(ctx, pools); err != nil {
 		return err
 	}
-	if _, err := s.hub.bindAll(ctx, pools); err != nil {
+	if _, err := s.hub.bindAll(ctx, pools, pools); err != nil {
 		return err
 	}
 	err := await(ctx, 15*time.Minute, func() (string, error) {
@@ -131,7 +131,7 @@ func (h *hub) nodeAccess(ctx context.Context) error {
 // releaseAll scales MachinePools to 0 one after the other, and returns for each machine the time from the scale of its pool until it was seen in no cluster.
 func (h *hub) releaseAll(ctx context.Context, pools int) ([]time.Duration, error) {
 	released := func(was, is string) (cluster string, ends bool) { return was, was != "" && is == "" }
-	return h.follow(ctx, pools, released, func(ctx context.Context, name string) error {
+	return h.follow(ctx, pools, pools, released, func(ctx context.Context, name string) error {
 		one := &hivev1.MachinePool{ObjectMeta: workers(name)}
 		if err := h.client.SubResource("scale").Update(ctx, one, client.WithSubResourceBody(&autoscalingv1.Scale{ObjectMeta: one.ObjectMeta})); err != nil {
 			return fmt.Errorf("scaling a MachinePool: %w", err)

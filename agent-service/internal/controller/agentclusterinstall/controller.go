@@ -23,10 +23,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
-
-// Finalizer keeps an AgentClusterInstall until the service has forgotten the cluster.
-const Finalizer = "agentclusterinstall.agent-install.openshift.io/ai-deprovision"
 
 // look is how often Secrets are read again, missing is how often something is looked for that is not there, and unread how often node access is that hosts wait for, too: Secrets are not
 // watched, which would need the right to read all of them.
@@ -131,7 +129,7 @@ func retry(obstacle error) bool {
 // hold keeps the object until the service has forgotten the cluster, and removes its finalizer with its ClusterDeployment.
 func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 	before := seen.install.DeepCopy()
-	controllerutil.AddFinalizer(seen.install, Finalizer)
+	controllerutil.AddFinalizer(seen.install, hiveextv1.FinalizerAgentClusterInstall)
 	owned := false
 	for _, owner := range seen.install.OwnerReferences {
 		owned = owned || owner.UID == seen.deployment.UID
@@ -257,7 +255,7 @@ func (r *Reconciler) deleteClusters(ctx context.Context, seen *snapshot, but str
 // release frees the hosts, makes the service forget the cluster and removes its finalizer. An installation that is under way ends: its hosts must boot the
 // discovery image again.
 func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
-	if !controllerutil.ContainsFinalizer(seen.install, Finalizer) {
+	if !controllerutil.ContainsFinalizer(seen.install, hiveextv1.FinalizerAgentClusterInstall) {
 		return nil
 	}
 	if !seen.rival {
@@ -266,6 +264,6 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
 		}
 	}
 	before := seen.install.DeepCopy()
-	controllerutil.RemoveFinalizer(seen.install, Finalizer)
+	controllerutil.RemoveFinalizer(seen.install, hiveextv1.FinalizerAgentClusterInstall)
 	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.install, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }

@@ -75,7 +75,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(precedence.Yield(r.Order, tracing.Reconciler("agentclusterinstall", outcome.Reconciler[ctrl.Request](r)), nil))
+		Complete(precedence.Yield(r.Order, tracing.Reconciler("agentclusterinstall", outcome.Reconciler[ctrl.Request](r)), r.cannotWait))
+}
+
+// cannotWait is true for an AgentClusterInstall that nothing was said of yet: MachinePools bind no machine to a cluster that the service does not know.
+func (r *Reconciler) cannotWait(ctx context.Context, request ctrl.Request) bool {
+	install := &hiveextv1.AgentClusterInstall{}
+	err := r.Client.Get(ctx, request.NamespacedName, install)
+	return err == nil && hivev1.FindCondition(install.Status.Conditions, agentv1.ConditionSpecSynced) == nil
 }
 
 func (r *Reconciler) list(ctx context.Context, index, value string) []reconcile.Request {

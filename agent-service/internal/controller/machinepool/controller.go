@@ -104,7 +104,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !seen.pool.DeletionTimestamp.IsZero() {
 		return r.release(ctx, seen, err)
 	}
-	if err == nil && r.Order.Wait() > 0 && len(seen.notTaken) == 0 { // a refusal is said at once: the next pass tries again, and would wait again
+	// A refusal is said at once: the next pass tries again, and would wait again.
+	if err == nil && (seen.asks || r.Order.Wait() > 0 && len(seen.notTaken) == 0) {
 		return ctrl.Result{RequeueAfter: said}, nil
 	}
 	decision = machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,6 +92,7 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 	if err != nil {
 		return nil, err
 	}
+	defer func() { r.tellBound(seen, taken) }()
 	candidates := r.refusals.last(seen.key, d.Candidates, r.Clock.Now())
 	for i := 0; i < len(candidates) && has+len(taken) < seen.replicas(); i++ {
 		name := candidates[i].Name
@@ -126,9 +128,20 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		taken = append(taken, name)
 		seen.takeAddresses(seen.agents[name])
 		logf.FromContext(ctx).Info("bound a machine", "agent", name)
-		r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeNormal, "MachineBound", "Bind", "Bound Agent %s/%s as node %s", agentNamespace(seen.pool), name, seen.agents[name].Spec.Hostname)
 	}
 	return taken, nil
+}
+
+// tellBound publishes one event about all machines that a pass bound: one each would be as many writes as their binding.
+func (r *Reconciler) tellBound(seen *snapshot, taken []string) {
+	if len(taken) == 0 {
+		return
+	}
+	nodes := make([]string, len(taken))
+	for i, name := range taken {
+		nodes[i] = fmt.Sprintf("Agent %s/%s as node %s", agentNamespace(seen.pool), name, seen.agents[name].Spec.Hostname)
+	}
+	r.Recorder.Eventf(seen.pool, seen.agents[taken[0]], corev1.EventTypeNormal, "MachineBound", "Bind", "%s", cut("Bound "+strings.Join(nodes, ", ")))
 }
 
 // known is the cluster as the service knows it; nil while it does not, and the snapshot says why: a machine that is bound then is in no cluster, and missing in others.
@@ -149,9 +162,11 @@ func (r *Reconciler) known(ctx context.Context, seen *snapshot) (*domain.Cluster
 		return nil, nil
 	}
 	seen.takesNone = "The service does not know the cluster yet"
-	if synced := hivev1.FindCondition(install.Status.Conditions, agentv1.ConditionSpecSynced); synced != nil && synced.Status == corev1.ConditionFalse {
+	synced := hivev1.FindCondition(install.Status.Conditions, agentv1.ConditionSpecSynced)
+	if synced != nil && synced.Status == corev1.ConditionFalse {
 		seen.takesNone = fmt.Sprintf("AgentClusterInstall %s: %s", install.Name, synced.Message)
 	}
+	seen.asks = synced == nil && r.Clock.Now().Sub(install.CreationTimestamp.Time).Abs() < asked
 	return nil, nil
 }
 
@@ -219,7 +234,7 @@ func (r *Reconciler) install(ctx context.Context, seen *snapshot) (*hiveextv1.Ag
 		return nil, nil
 	}
 	install := &hiveextv1.AgentClusterInstall{
-		ObjectMeta: metav1.ObjectMeta{Namespace: seen.cluster.Namespace, Name: seen.cluster.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: seen.cluster.Namespace, Name: seen.cluster.Name, Finalizers: []string{hiveextv1.FinalizerAgentClusterInstall}},
 		Spec:       hiveextv1.AgentClusterInstallSpec{ClusterDeploymentRef: hivev1.LocalObjectReference{Name: seen.cluster.Name}},
 	}
 	if how := seen.cluster.Spec.Provisioning; how != nil {

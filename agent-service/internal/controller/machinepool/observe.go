@@ -49,6 +49,8 @@ type snapshot struct {
 	notTaken []string
 	// takesNone is why no machine can be bound to the cluster yet: the service does not know it. It is empty where that was not looked at.
 	takesNone string
+	// asks says that the service was told of the cluster a moment ago, and has not answered yet.
+	asks bool
 }
 
 // spec is what the pool says of its machines.

@@ -39,6 +39,8 @@ const (
 	said     = 500 * time.Millisecond
 	// counted is how soon a pool that lacks machines counts again why, when an Agent changed that it cannot have.
 	counted = 2 * time.Second
+	// asked is how long the service may take to know a cluster before a pool says that it waits for that.
+	asked = 2 * time.Second
 	// workers is how many pools are looked at at the same time.
 	workers = 10
 )
