@@ -15,6 +15,8 @@ type RegisteredHost struct {
 	NextStepRunnerCommand NextStepRunnerCommand `json:"next_step_runner_command"`
 	// Token is for this host alone.
 	Token string `json:"token"`
+	// Instructions are the first, nil where they were not asked for.
+	Instructions *Steps `json:"instructions,omitempty"`
 }
 
 // NextStepRunnerCommand is what an agent runs next.

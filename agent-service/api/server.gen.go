@@ -1918,6 +1918,9 @@ type HostCreateParams struct {
 	// Fingerprint Tells two live machines with one host id apart: a hash over all network addresses and disks.
 	Fingerprint string             `json:"fingerprint,omitempty,omitzero"`
 	HostID      openapi_types.UUID `json:"host_id"`
+
+	// Instructions Answer with the first instructions
+	Instructions bool `json:"instructions,omitempty,omitzero"`
 }
 
 // HostIgnitionParams defines model for HostIgnitionParams.
@@ -1979,6 +1982,9 @@ type HostRegistrationResponse struct {
 
 	// InstallerArgs JSON of the list that was given.
 	InstallerArgs string `json:"installer_args,omitempty,omitzero"`
+
+	// Instructions What to do first, where that was asked for. The next poll comes after it.
+	Instructions Steps `json:"instructions,omitempty,omitzero"`
 
 	// Inventory JSON of what the machine has.
 	Inventory             string                              `json:"inventory,omitempty,omitzero"`

@@ -77,7 +77,7 @@ type Options struct {
 	Version    string
 	// Interval is the time between polls that are not held. Zero holds polls.
 	Interval time.Duration
-	// OnInstructions is called with every answer to a poll and the time that it took, for measurements; nil for none.
+	// OnInstructions is called with all instructions and the time that the poll for them took, for measurements; nil for none.
 	OnInstructions func(host uuid.UUID, steps []api.Step, took time.Duration)
 	Log            *zap.Logger
 }
@@ -98,6 +98,8 @@ type Agent struct {
 	// registered is when the last registration was answered, contested how many tokens in a row ended soon after theirs.
 	registered time.Time
 	contested  int
+	// first are the instructions that came with the registration, until they are followed.
+	first *api.Steps
 }
 
 type sent struct {
@@ -166,13 +168,13 @@ func (a *Agent) register(ctx context.Context) error {
 	a.mu.Unlock()
 	for wait := range backOff {
 		narrow := a.Connection.ofHost()
-		state, err := a.Connection.Register(ctx, a.identity, a.Version)
-		if !installs(state, err, narrow) {
+		answer, err := a.Connection.Register(ctx, a.identity, a.Version)
+		if !installs(answer.Status, err, narrow) {
 			// The service ended the installation while it could not notify the agent.
 			a.stop(api.StepTypeInstall)
 		}
 		if err == nil {
-			a.registered = time.Now()
+			a.registered, a.first = time.Now(), answer.Instructions
 			a.Log.Info("registered", zap.Stringer("host", a.identity.HostID))
 			return nil
 		}
@@ -240,7 +242,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	wait, renewed := firstBackOff, false
 	for ctx.Err() == nil {
 		begin := time.Now()
-		steps, err := a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0, a.kubeletCertificate())
+		steps, err := a.next(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -281,6 +283,15 @@ func (a *Agent) serve(ctx context.Context) error {
 		_ = pause(ctx, next) // the loop ends with ctx
 	}
 	return context.Cause(ctx)
+}
+
+// next are the next instructions: those of the registration, then those of a poll.
+func (a *Agent) next(ctx context.Context) (*api.Steps, error) {
+	if first := a.first; first != nil {
+		a.first = nil
+		return first, nil
+	}
+	return a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0, a.kubeletCertificate())
 }
 
 // errTokenEnded stands for what the next request with the token would be answered.

@@ -121,22 +121,29 @@ func answered(response *http.Response, err error, status int, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// Register makes the host known, and returns the state that it is in then. A host's token that is refused gives way to the image's.
-func (c *Connection) Register(ctx context.Context, identity Identity, version string) (api.HostStatus, error) {
+// registration is what an agent reads of the answer to one.
+type registration struct {
+	Status api.HostStatus `json:"status"`
+	Token  string         `json:"token"`
+	// Instructions are the first; nil from services that send none.
+	Instructions *api.Steps `json:"instructions"`
+}
+
+// Register makes the host known, and returns the state that it is in then, with its first instructions. A host's token that is refused gives way to the image's.
+func (c *Connection) Register(ctx context.Context, identity Identity, version string) (registered registration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.client.RegisterHost(ctx, c.infraEnv, &api.RegisterHostParams{DiscoveryAgentVersion: &version}, api.HostCreateParams{ //nolint:bodyclose // answered closes it
-		HostID: identity.HostID, DiscoveryAgentVersion: version, Fingerprint: identity.Fingerprint, BootID: identity.BootID,
+		HostID: identity.HostID, DiscoveryAgentVersion: version, Fingerprint: identity.Fingerprint, BootID: identity.BootID, Instructions: true,
 	})
-	var host api.HostRegistrationResponse
-	err = answered(response, err, http.StatusCreated, &host)
+	err = answered(response, err, http.StatusCreated, &registered)
 	if statusOf(err) == http.StatusUnauthorized {
 		c.use("")
 	}
-	if err == nil && host.Token != "" {
-		c.use(host.Token)
+	if err == nil && registered.Token != "" {
+		c.use(registered.Token)
 	}
-	return host.Status, err
+	return registered, err
 }
 
 // ofHost is true while requests carry a token of the host, not that of the image.

@@ -45,7 +45,15 @@ func (s *machines) RegisterHost(ctx context.Context, r api.RegisterHostRequestOb
 	if err != nil {
 		return nil, err
 	}
-	return s.registered(ctx, host)
+	answer, err := s.registered(ctx, host)
+	if err != nil || !r.Body.Instructions {
+		return answer, err
+	}
+	// A poll tells the agent what this does not.
+	if first, err := s.Service.NextInstructionsWith(ctx, k, host.Stamps, "", 0); err == nil {
+		answer.Instructions = new(stepsOf(first))
+	}
+	return answer, nil
 }
 
 // imageGeneration is of the image's token that a machine came with, 0 for others.
@@ -57,11 +65,10 @@ func imageGeneration(c caller) int64 {
 }
 
 // registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.
-func (s *machines) registered(ctx context.Context, host *domain.Host) (api.RegisterHostResponseObject, error) {
-	answer := api.RegisteredHost{Host: s.host(host)}
-	var err error
+func (s *machines) registered(ctx context.Context, host *domain.Host) (answer api.RegisteredHost, err error) {
+	answer.Host = s.host(host)
 	if answer.Token, err = s.Authority.ForAgent(ctx, host); err != nil {
-		return nil, err
+		return answer, err
 	}
 	// agent_version is the container image that an agent of assisted-service runs next: the one that runs already, unless another is configured.
 	answer.NextStepRunnerCommand.Args = []string{text(map[string]string{
@@ -90,9 +97,17 @@ func (s *machines) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestOb
 	if err != nil {
 		return nil, err
 	}
-	answer := api.GetNextSteps200JSONResponse{
-		NextInstructionSeconds: instructions.NextSeconds, PostStepAction: api.Continue, Instructions: []api.Step{}, TokenEnded: instructions.Ended,
+	answer := api.GetNextSteps200JSONResponse(stepsOf(instructions))
+	// The token is renewed beside the instructions, not in a request of its own. Only agents that say how long they wait know of it.
+	if machine := callerOf(ctx).machine; machine != nil && !instructions.Ended && r.Params.Wait != nil && s.Authority.Due(*machine) {
+		answer.Token, err = s.Authority.Renew(*machine)
 	}
+	return answer, err
+}
+
+// stepsOf is how instructions are sent.
+func stepsOf(instructions service.Instructions) api.Steps {
+	answer := api.Steps{NextInstructionSeconds: instructions.NextSeconds, PostStepAction: api.Continue, Instructions: []api.Step{}, TokenEnded: instructions.Ended}
 	if instructions.Exit {
 		answer.PostStepAction = api.Exit
 	}
@@ -103,11 +118,7 @@ func (s *machines) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestOb
 		}
 		answer.Instructions = append(answer.Instructions, shown)
 	}
-	// The token is renewed beside the instructions, not in a request of its own. Only agents that say how long they wait know of it.
-	if machine := callerOf(ctx).machine; machine != nil && !instructions.Ended && r.Params.Wait != nil && s.Authority.Due(*machine) {
-		answer.Token, err = s.Authority.Renew(*machine)
-	}
-	return answer, err
+	return answer
 }
 
 // instructions are those for the caller: a poll ends with the token that it came with. An installed system says what there is of the certificate of its kubelet.

@@ -257,3 +257,26 @@ func TestLogsOfAHostThatWasFreedBelongToItsCluster(t *testing.T) {
 	require.Equal(t, 204, w.call(admin, "DELETE", host, nil).status)
 	assert.Equal(t, "of the same installation", w.call(admin, "GET", "/clusters/"+cluster+"/logs?host_id="+id, nil).raw)
 }
+
+func TestARegistrationIsAnsweredWithTheFirstInstructionsWhereTheyAreAskedFor(t *testing.T) {
+	w := newTestEnv(t)
+	env := w.infraEnv(w.person("root", "admins"), "e")
+	image, hosts := caller{"X-Secret-Key": w.image(env)}, "/infra-envs/"+env+"/hosts"
+	for _, asks := range []bool{true, false} {
+		id := uuid.NewString()
+		registered := w.call(image, "POST", hosts, map[string]any{"host_id": id, "boot_id": "1", "instructions": asks})
+		require.Equal(t, 201, registered.status, registered.raw)
+		own := caller{"X-Secret-Key": registered.text("token")}
+		polled := w.call(own, "GET", hosts+"/"+id+"/instructions?wait=0", nil)
+		first, answered := registered.body["instructions"].(map[string]any)
+		require.Equal(t, asks, answered, "agents of assisted-service do not ask")
+		due := polled.body["instructions"].([]any)
+		if !asks {
+			assert.NotEmpty(t, due)
+			continue
+		}
+		assert.NotEmpty(t, first["instructions"])
+		assert.Equal(t, "continue", first["post_step_action"])
+		assert.Empty(t, due, "they have been asked")
+	}
+}
