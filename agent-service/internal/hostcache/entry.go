@@ -30,8 +30,9 @@ type Entry struct {
 	// lastInstruction is what the agent's instructions were made for, and askedAt when it was asked for each step last.
 	lastInstruction string
 	askedAt         map[agentproto.StepType]time.Duration
-	// issued are the stamps of the last token that the agent was given when it registered, as far as that was in this process.
-	issued domain.Stamps
+	// issued are the stamps of the last token that the agent was given when it registered, and issuedIn is the cluster that its host was in, as far as that was in this process.
+	issued   domain.Stamps
+	issuedIn string
 	// replies are sums of the last reply to each step.
 	replies map[agentproto.StepType]uint64
 	// wake is closed when the host changed.
@@ -111,29 +112,34 @@ func (e *Entry) Age(now time.Duration) (*domain.Host, Age) {
 	return e.host, Age{Silent: e.seen == never || now-e.seen >= e.cache.disconnectAfter, InState: now - e.stateSince, InStage: now - e.stageSince}
 }
 
-// Register notes that the agent was given a token of these stamps, and forgets what it was asked and answered: it begins anew. It counts as a poll.
-func (e *Entry) Register(stamps domain.Stamps) {
+// Register notes that the agent was given a token of the host as it is, and forgets what it was asked and answered: it begins anew. It counts as a poll.
+func (e *Entry) Register(h *domain.Host) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.register(stamps)
+	e.register(h)
 }
 
-// RegisterAgain is Register for an agent whose token ended because the binding of its host changed, and of whose registration unchanged says that nothing is to be stored. It returns the
+// RegisterAgain is Register for an agent whose token ended because its host changed its cluster, and of whose registration unchanged says that nothing is to be stored. It returns the
 // host, nil where another one has the token of its present stamps, or where that is not known.
 func (e *Entry) RegisterAgain(unchanged func(*domain.Host) bool) *domain.Host {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone || !e.connected() || e.issued == (domain.Stamps{}) || e.issued.Registration == e.host.Stamps.Registration || e.issued.Binding == e.host.Stamps.Binding || !unchanged(e.host) {
+	if e.host == nil || e.gone {
 		return nil
 	}
-	e.register(e.host.Stamps)
+	stamps := e.host.Stamps
+	moved := e.issued != (domain.Stamps{}) && e.issued.Registration != stamps.Registration && e.issued.Binding != stamps.Binding && e.issuedIn != e.host.ClusterID
+	if !moved || !e.connected() || !unchanged(e.host) {
+		return nil
+	}
+	e.register(e.host)
 	return e.host
 }
 
 // register is Register for a caller who holds the entry.
-func (e *Entry) register(stamps domain.Stamps) {
+func (e *Entry) register(h *domain.Host) {
 	e.touch()
-	e.issued, e.lastInstruction, e.askedAt, e.replies = stamps, "", nil, nil
+	e.issued, e.issuedIn, e.lastInstruction, e.askedAt, e.replies = h.Stamps, h.ClusterID, "", nil, nil
 }
 
 // AskAgain makes all steps due again, and answers a poll that is held.

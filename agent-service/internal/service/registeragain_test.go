@@ -89,6 +89,12 @@ func TestAMovedHostIsRegisteredWhereTheServiceCannotKnow(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *testEnv, key domain.HostKey){
 		"it began anew": func(w *testEnv, _ domain.HostKey) { w.Service = w.restart() },
+		"its tokens were revoked since": func(w *testEnv, key domain.HostKey) {
+			_, told := w.comes(sameMachine, key)
+			require.Equal(w.t, 1, told)
+			_, err := w.RevokeTokens(w.t.Context(), admin, key)
+			require.NoError(w.t, err)
+		},
 		"it was silent": func(w *testEnv, _ domain.HostKey) { w.pass(6 * time.Minute) },
 		"the machine runs another image": func(w *testEnv, key domain.HostKey) {
 			_, err := w.RegisterHost(w.t.Context(), w.infraEnv(alice).ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "2"})

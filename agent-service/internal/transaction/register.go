@@ -32,12 +32,12 @@ func (e *Engine) Register(ctx context.Context, key domain.HostKey, request domai
 		return nil, err
 	}
 	if entry := e.Hosts.Get(key); entry != nil {
-		entry.Register(h.Stamps)
+		entry.Register(h)
 	}
 	return h, nil
 }
 
-// registerAgain is a host that is registered, and whose agent comes for a token of its new binding: it says nothing that is to be stored. Nil for all others, and where another replica may
+// registerAgain is a host that is registered, and whose agent comes for a token since its cluster changed: it says nothing that is to be stored. Nil for all others, and where another replica may
 // know more.
 func (e *Engine) registerAgain(key domain.HostKey, request domain.NewHost) *domain.Host {
 	entry, infraEnv := e.Hosts.Get(key), e.InfraEnvs.Known(key.InfraEnvID)
