@@ -84,7 +84,6 @@ const (
 	EventHostDiscovered  = "HostDiscovered"
 	EventHostsDiscovered = "HostsDiscovered"
 	EventNameFellBack    = "NameFellBack"
-	EventMachineRefused  = "MachineRefused"
 	EventNodeDeleted     = "NodeDeleted"
 	EventNodeKept        = "NodeKept"
 	EventFinalizerKept   = "FinalizerKept"
@@ -93,7 +92,6 @@ const (
 	EventNodeReplaced    = "NodeReplaced"
 	EventHardwareUpdated = "HardwareUpdated"
 	EventHandedOver      = "HandedOver"
-	EventHandOverWaiting = "HandOverWaiting"
 )
 
 // ConditionHandedOver on a discovered BareMetalHost says how far the hand-over to the operator that manages hosts is.
