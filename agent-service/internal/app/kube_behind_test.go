@@ -183,10 +183,10 @@ func TestAReplicaThatIsBehindNeitherBindsNorFrees(t *testing.T) {
 		defer g.open()
 		change(w.cluster, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = cluster })
 		require.Eventually(t, func() bool {
-			return w.told("host_bind_succeeded") == binds && w.told("host_unbind_succeeded") == frees && g.looks() > 0 ||
-				w.told("host_bind_succeeded") > binds || w.told("host_unbind_succeeded") > frees
+			return w.eventCount("host_bind_succeeded") == binds && w.eventCount("host_unbind_succeeded") == frees && g.looks() > 0 ||
+				w.eventCount("host_bind_succeeded") > binds || w.eventCount("host_unbind_succeeded") > frees
 		}, kubePatience, 50*time.Millisecond, "both replicas act")
-		assert.Equal(t, []int64{binds, frees}, []int64{w.told("host_bind_succeeded"), w.told("host_unbind_succeeded")}, "bound and freed")
+		assert.Equal(t, []int64{binds, frees}, []int64{w.eventCount("host_bind_succeeded"), w.eventCount("host_unbind_succeeded")}, "bound and freed")
 		w.until(agent, "the Agent says so", func() bool {
 			return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionBound) == (cluster != nil)
 		})
@@ -227,8 +227,8 @@ func (w *crashEnv) replicaThrough(wrap func(http.RoundTripper) http.RoundTripper
 	})
 }
 
-// told is how often something was told of hosts.
-func (w *crashEnv) told(name string) (count int64) {
+// eventCount is how many events of a name the store has.
+func (w *crashEnv) eventCount(name string) (count int64) {
 	w.Helper()
 	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
 		events, err := r.Events(ctx, domain.EventFilter{Page: domain.Page{Limit: 5000}})

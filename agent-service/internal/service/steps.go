@@ -227,7 +227,7 @@ func (s *Machines) takeInventory(ctx context.Context, known *domain.Host, key do
 		})
 	}
 	if known.Assisted() && known.Fingerprint == "" && hostplan.OtherMachine(known.Summary, summary) {
-		return s.takeTwin(ctx, key, summary)
+		return s.takeSecondMachine(ctx, key, summary)
 	}
 	if known.Twin == "" && known.Summary.Hash == summary.Hash && slices.Equal(known.Summary.Targets, summary.Targets) && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
 		return nil
@@ -251,8 +251,8 @@ func (s *Machines) takeInventory(ctx context.Context, known *domain.Host, key do
 // twinRest is how many poll intervals after its last report the other one of two machines with one id is taken for gone.
 const twinRest = 5
 
-// takeTwin keeps that two machines report as one host, which is not to be installed then: it is not known which of them would be.
-func (s *Machines) takeTwin(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
+// takeSecondMachine keeps that two machines report as one host, which is not to be installed then: it is not known which of them would be.
+func (s *Machines) takeSecondMachine(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
 	return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		if !hostplan.OtherMachine(h.Summary, other) {
 			return nil

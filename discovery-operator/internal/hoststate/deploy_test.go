@@ -345,17 +345,17 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 
 func TestAnImageIsDeployedAndTakenAway(t *testing.T) {
 	h := deployable()
-	assert.Equal(t, hoststate.DeploymentWanted, hoststate.Perceive(hoststate.Available, hoststate.FactsOf(h)))
-	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Provisioned, hoststate.FactsOf(h)))
+	assert.Equal(t, hoststate.DeploymentWanted, hoststate.EventOf(hoststate.Available, hoststate.FactsOf(h)))
+	assert.Equal(t, hoststate.Nothing, hoststate.EventOf(hoststate.Provisioned, hoststate.FactsOf(h)))
 	h.Status.Provisioning.Image = h.Spec.Image.DeepCopy()
 	h.Spec.Image.Checksum = strings.Repeat("f00d", 16)
-	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Provisioned, hoststate.FactsOf(h)), "a checksum takes nothing from a machine")
+	assert.Equal(t, hoststate.Nothing, hoststate.EventOf(hoststate.Provisioned, hoststate.FactsOf(h)), "a checksum takes nothing from a machine")
 	h.Spec.Image.URL = "http://images/b.qcow2"
 	for _, s := range []hoststate.State{hoststate.Provisioning, hoststate.Provisioned} {
-		assert.Equal(t, hoststate.DeploymentRevoked, hoststate.Perceive(s, hoststate.FactsOf(h)))
+		assert.Equal(t, hoststate.DeploymentRevoked, hoststate.EventOf(s, hoststate.FactsOf(h)))
 	}
 	h.Spec.Online = false
-	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Available, hoststate.FactsOf(h)), "a machine that shall be off is not used")
+	assert.Equal(t, hoststate.Nothing, hoststate.EventOf(hoststate.Available, hoststate.FactsOf(h)), "a machine that shall be off is not used")
 	step, _ := hoststate.Next(hoststate.Provisioned, hoststate.NodeLost)
 	assert.Equal(t, hoststate.Provisioned, step.To, "a machine in use is never deployed again")
 }

@@ -43,8 +43,8 @@ func FactsOf(h *metal3v1.BareMetalHost) Facts {
 	}
 }
 
-// Perceive says which event the facts are for a host in a state.
-func Perceive(s State, f Facts) Event {
+// EventOf says which event the facts are for a host in a state.
+func EventOf(s State, f Facts) Event {
 	switch {
 	case f.Deleting && f.Resting:
 		return NotYet

@@ -271,11 +271,11 @@ func TestADetachedHostDelaysItsDeletion(t *testing.T) {
 		}).Facts
 	}
 	const delay = `{"deleteAction": "delay"}`
-	assert.Equal(t, hoststate.Detached, hoststate.Perceive(hoststate.Provisioned, delayed(hoststate.Provisioned, delay)))
+	assert.Equal(t, hoststate.Detached, hoststate.EventOf(hoststate.Provisioned, delayed(hoststate.Provisioned, delay)))
 	for _, value := range []string{"", "true", `{"deleteAction": "delete"}`, `{"deleteAction": 1}`, "null"} {
-		assert.Equal(t, hoststate.DeletionRequested, hoststate.Perceive(hoststate.Provisioned, delayed(hoststate.Provisioned, value)), value)
+		assert.Equal(t, hoststate.DeletionRequested, hoststate.EventOf(hoststate.Provisioned, delayed(hoststate.Provisioned, value)), value)
 	}
-	assert.Equal(t, hoststate.DeletionRequested, hoststate.Perceive(hoststate.Available, delayed(hoststate.Available, delay)), "no machine in use waits")
+	assert.Equal(t, hoststate.DeletionRequested, hoststate.EventOf(hoststate.Available, delayed(hoststate.Available, delay)), "no machine in use waits")
 	d := hoststate.Plan(now, seen(hoststate.Provisioned, func(s *hoststate.Snapshot) {
 		s.Host.DeletionTimestamp, s.Facts.Detached, s.NodeID = &metav1.Time{Time: now}, true, ""
 	}))
@@ -321,7 +321,7 @@ func TestTheNodeOfADetachedHostGoesAndComesBack(t *testing.T) {
 				assert.Equal(t, metal3v1.ReasonDetached, c.Reason)
 			}
 		}
-		assert.Equal(t, hoststate.CredentialsArrived, hoststate.Perceive(state, hoststate.Facts{PowerControl: true}), "a host that is managed again gets a node")
+		assert.Equal(t, hoststate.CredentialsArrived, hoststate.EventOf(state, hoststate.Facts{PowerControl: true}), "a host that is managed again gets a node")
 	}
 	t.Run("a node that stays after all leaves the maintenance", func(t *testing.T) {
 		for _, state := range []hoststate.State{hoststate.Available, hoststate.ExternallyProvisioned, hoststate.Provisioned, hoststate.Deprovisioning} {

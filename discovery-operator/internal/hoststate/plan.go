@@ -172,7 +172,7 @@ var ErrConfig = errors.New("the configuration of the system cannot be used")
 
 // Plan says what is next for a host that this operator manages.
 func Plan(now time.Time, s Snapshot) Decision {
-	event := Perceive(s.State, s.Facts)
+	event := EventOf(s.State, s.Facts)
 	step, _ := Next(s.State, event)
 	p := &pass{Snapshot: s, now: now, effect: step.Do}
 	d := p.next(event)

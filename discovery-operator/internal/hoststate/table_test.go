@@ -59,7 +59,7 @@ func TestDeletionWorksInEveryState(t *testing.T) {
 		} {
 			at, steps := s, 0
 			for ; at != hoststate.Gone && steps < 20; steps++ {
-				event := hoststate.Perceive(at, hoststate.Facts{Deleting: true, PowerControl: true, Unapproved: true, Unverified: true, External: true})
+				event := hoststate.EventOf(at, hoststate.Facts{Deleting: true, PowerControl: true, Unapproved: true, Unverified: true, External: true})
 				require.Equal(t, hoststate.DeletionRequested, event)
 				step, _ := hoststate.Next(at, event)
 				if step.Do != hoststate.Rest {
@@ -90,7 +90,7 @@ func TestEverythingThatCanBeSeenLeadsSomewhere(t *testing.T) {
 			f.Unverified = f.PowerControl
 			at, still := s, 0
 			for range 30 {
-				event := hoststate.Perceive(at, f)
+				event := hoststate.EventOf(at, f)
 				step, _ := hoststate.Next(at, event)
 				if step.To == at && step.Do != hoststate.Rest {
 					outcome := succeeds[step.Do]
@@ -131,21 +131,21 @@ func TestADiscoveredHostWhoseHardwareIsKnownIsNotInspected(t *testing.T) {
 	h.Status.HardwareDetails = &metal3v1.HardwareDetails{}
 	var path []hoststate.State
 	for at := hoststate.Discovered; at != hoststate.Available && len(path) < 10; {
-		step, _ := hoststate.Next(at, hoststate.Perceive(at, hoststate.FactsOf(h)))
+		step, _ := hoststate.Next(at, hoststate.EventOf(at, hoststate.FactsOf(h)))
 		at = step.To
 		path = append(path, at)
 	}
 	assert.Equal(t, []hoststate.State{hoststate.MatchProfile, hoststate.Available}, path)
 
 	h.Spec.ExternallyProvisioned = true
-	assert.Equal(t, hoststate.ExternallyInstalled, hoststate.Perceive(hoststate.Discovered, hoststate.FactsOf(h)))
+	assert.Equal(t, hoststate.ExternallyInstalled, hoststate.EventOf(hoststate.Discovered, hoststate.FactsOf(h)))
 	h.Spec.ExternallyProvisioned, h.Status.HardwareDetails = false, nil
 	h.Status.Provisioning.ID = "node"
-	assert.Equal(t, hoststate.HardwareWanted, hoststate.Perceive(hoststate.Discovered, hoststate.FactsOf(h)))
+	assert.Equal(t, hoststate.HardwareWanted, hoststate.EventOf(hoststate.Discovered, hoststate.FactsOf(h)))
 	h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
 	f := hoststate.FactsOf(h)
 	f.Unverified = true
-	assert.Equal(t, hoststate.CredentialsArrived, hoststate.Perceive(hoststate.Discovered, f), "credentials are always verified")
+	assert.Equal(t, hoststate.CredentialsArrived, hoststate.EventOf(hoststate.Discovered, f), "credentials are always verified")
 }
 
 func TestStatesOfOthersAreRead(t *testing.T) {

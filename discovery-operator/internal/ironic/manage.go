@@ -63,7 +63,7 @@ const maxError = 1024
 func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
 	var r struct {
 		rawNode
-		kinship
+		parentFields
 		Target      string         `json:"target_provision_state"`
 		Power       string         `json:"power_state"`
 		PowerTarget string         `json:"target_power_state"`

@@ -78,7 +78,7 @@ func (c *Client) NodesPage(ctx context.Context, after string, limit int) (nodes 
 		return nil, false, err
 	}
 	if s.version >= versionChildren {
-		// A node can be its own parent, see kinship.tied; lists leave it out unless asked so.
+		// A node can be its own parent, see parentFields.tied; lists leave it out unless asked so.
 		query.Set("include_children", "true")
 	}
 	setMarker(query, after)

@@ -12,19 +12,19 @@ import (
 // powerOfItsOwn is the key of a node's driver_info that takes the node's power out of what parent and children share.
 const powerOfItsOwn = "has_dedicated_power_supply"
 
-// kinship is the part of a node that tells its parent.
-type kinship struct {
+// parentFields is the part of a node that tells its parent.
+type parentFields struct {
 	Parent string         `json:"parent_node"`
 	Info   map[string]any `json:"driver_info"`
 }
 
 // looped reports whether a node is its own parent. Ironic 29.0.5 of Debian 13 makes each node its own parent when the node is changed, and no change undoes
 // that. Its periodic checks, those of time-outs among them, leave nodes with a parent out.
-func (k kinship) looped(uuid string) bool { return uuid != "" && k.Parent == uuid }
+func (k parentFields) looped(uuid string) bool { return uuid != "" && k.Parent == uuid }
 
 // tied reports whether a node is its own parent and shares its power with it. To switch a node Ironic locks parent and children, too, so the node waits for
 // itself and can never be switched.
-func (k kinship) tied(uuid string) bool {
+func (k parentFields) tied(uuid string) bool {
 	dedicated, _ := k.Info[powerOfItsOwn].(bool)
 	return k.looped(uuid) && !dedicated
 }
@@ -32,7 +32,7 @@ func (k kinship) tied(uuid string) bool {
 // patch changes a node, whose power can be switched afterwards. The query begins with a question mark, or is empty.
 func (c *Client) patch(ctx context.Context, operation, uuid, query string, changes []change) error {
 	path := "nodes/" + url.PathEscape(uuid)
-	var after kinship
+	var after parentFields
 	if err := c.call(ctx, operation, http.MethodPatch, path+query, changes, &after); err != nil || !after.tied(uuid) {
 		return err
 	}

@@ -13,21 +13,21 @@ const (
 	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
 )
 
-// Outlook says whether a Metal3Machine can have a free host.
-type Outlook int
+// Availability says whether a Metal3Machine can have a free host.
+type Availability int
 
-// The outlooks of hosts.
+// Availabilities of hosts.
 const (
 	// Never: not without a change by a user.
-	Never Outlook = iota
+	Never Availability = iota
 	// Coming: not yet, but without a change by a user.
 	Coming
 	// Available: at once.
 	Available
 )
 
-// OutlookOf judges a host as Metal3Machines do when they choose one.
-func OutlookOf(host *metal3v1.BareMetalHost) Outlook {
+// AvailabilityOf judges a host as Metal3Machines do when they choose one.
+func AvailabilityOf(host *metal3v1.BareMetalHost) Availability {
 	_, paused := host.Annotations[metal3v1.PausedAnnotation]
 	_, unhealthy := host.Annotations[UnhealthyAnnotation]
 	if paused || unhealthy || !host.DeletionTimestamp.IsZero() || host.Status.ErrorMessage != "" {

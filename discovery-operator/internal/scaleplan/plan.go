@@ -68,8 +68,8 @@ type Machine struct {
 // Host is a host that no machine of the set has.
 type Host struct {
 	Labels map[string]string
-	// Outlook says whether the set can have it.
-	Outlook Outlook
+	// Availability says whether the set can have it.
+	Availability Availability
 }
 
 // Snapshot is what a decision rests on.
@@ -132,9 +132,9 @@ func count(s Snapshot) (used, available, coming int32) {
 	for _, h := range s.Free {
 		switch {
 		case !s.Selector.Matches(labels.Set(h.Labels)):
-		case h.Outlook == Available:
+		case h.Availability == Available:
 			available++
-		case h.Outlook == Coming:
+		case h.Availability == Coming:
 			coming++
 		}
 	}

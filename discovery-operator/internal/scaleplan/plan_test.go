@@ -27,9 +27,9 @@ var (
 	orphan = scaleplan.Machine{Order: scaleplan.Healthy}
 )
 
-func free(outlooks ...scaleplan.Outlook) (out []scaleplan.Host) {
-	for _, o := range outlooks {
-		out = append(out, scaleplan.Host{Labels: worker, Outlook: o})
+func free(availabilities ...scaleplan.Availability) (out []scaleplan.Host) {
+	for _, o := range availabilities {
+		out = append(out, scaleplan.Host{Labels: worker, Availability: o})
 	}
 	return out
 }
@@ -49,7 +49,7 @@ func TestPlan(t *testing.T) {
 	}{
 		"no hosts, no replicas": {why: scaleplan.Following},
 		"every available host that matches gets a machine": {
-			free: append(free(available, available), scaleplan.Host{Outlook: available}), want: 2, why: scaleplan.MoreHosts,
+			free: append(free(available, available), scaleplan.Host{Availability: available}), want: 2, why: scaleplan.MoreHosts,
 			note: "Scaled from 0 to 2: its machines have 0 hosts, and 2 more that match are available.",
 		},
 		"a host is counted with its machine, whatever its labels say now": {
@@ -133,7 +133,7 @@ func TestNoMachineGoesThatHasAHost(t *testing.T) {
 			s.Machines = append(s.Machines, scaleplan.Machine{HasHost: rng.IntN(2) == 0, Order: scaleplan.Order(rng.IntN(4))})
 		}
 		for range rng.IntN(3) {
-			s.Free = append(s.Free, scaleplan.Host{Outlook: scaleplan.Outlook(rng.IntN(3))})
+			s.Free = append(s.Free, scaleplan.Host{Availability: scaleplan.Availability(rng.IntN(3))})
 		}
 		d := scaleplan.Plan(s)
 		again := s
@@ -165,13 +165,13 @@ func TestOutlookOf(t *testing.T) {
 		}
 		return h
 	}
-	for state, want := range map[metal3v1.ProvisioningState]scaleplan.Outlook{
+	for state, want := range map[metal3v1.ProvisioningState]scaleplan.Availability{
 		metal3v1.StateAvailable: scaleplan.Available, metal3v1.StateReady: scaleplan.Available,
 		metal3v1.StateInspecting: scaleplan.Coming, metal3v1.StateDeprovisioning: scaleplan.Coming, metal3v1.StatePreparing: scaleplan.Coming,
 		metal3v1.StateNone: scaleplan.Never, metal3v1.StateUnmanaged: scaleplan.Never, metal3v1.StateDiscovered: scaleplan.Never,
 		metal3v1.StateProvisioned: scaleplan.Never, metal3v1.StateExternallyProvisioned: scaleplan.Never, metal3v1.StateDeleting: scaleplan.Never,
 	} {
-		assert.Equal(t, want, scaleplan.OutlookOf(host(state, nil)), state)
+		assert.Equal(t, want, scaleplan.AvailabilityOf(host(state, nil)), state)
 	}
 	for name, change := range map[string]func(*metal3v1.BareMetalHost){
 		"paused":    func(h *metal3v1.BareMetalHost) { h.Annotations[metal3v1.PausedAnnotation] = "" },
@@ -179,6 +179,6 @@ func TestOutlookOf(t *testing.T) {
 		"deleted":   func(h *metal3v1.BareMetalHost) { h.DeletionTimestamp = new(metav1.Now()) },
 		"failed":    func(h *metal3v1.BareMetalHost) { h.Status.ErrorMessage = "no" },
 	} {
-		assert.Equal(t, scaleplan.Never, scaleplan.OutlookOf(host(metal3v1.StateAvailable, change)), name)
+		assert.Equal(t, scaleplan.Never, scaleplan.AvailabilityOf(host(metal3v1.StateAvailable, change)), name)
 	}
 }

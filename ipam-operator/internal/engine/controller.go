@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		subject = nil // another instance serves it
 	}
 	r.giveUpFormer(req.NamespacedName, subject)
-	if r.isLetGo(req.NamespacedName, subject) {
+	if r.finalizerRemoved(req.NamespacedName, subject) {
 		return ctrl.Result{}, nil
 	}
 	if subject == nil {

@@ -423,8 +423,8 @@ func (e *executor) noteRelease(ctx context.Context, subject *Subject, address al
 	return nil
 }
 
-// isLetGo reports whether the finalizer of a claim that the cache still shows was removed: nothing is left to do for it, and a write would not find it.
-func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
+// finalizerRemoved reports whether the finalizer of a claim that the cache still shows was removed: nothing is left to do for it, and a write would not find it.
+func (r *Reconciler) finalizerRemoved(name types.NamespacedName, now *Subject) bool {
 	uid := r.records.of(name).finalized
 	if uid == "" {
 		return false

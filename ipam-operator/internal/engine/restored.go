@@ -38,8 +38,8 @@ func IsOfEarlierPool(address *ipamv1.IPAddress, pool *ipamv1.IPPool) bool {
 	return owner != "" && pool.UID != "" && owner != pool.UID
 }
 
-// isOfAnotherLife reports whether the claim of the name that an address states has another UID than its owner.
-func isOfAnotherLife(address *ipamv1.IPAddress, claim types.UID) bool {
+// namesAnotherClaim reports whether the claim of the name that an address states has another UID than its owner.
+func namesAnotherClaim(address *ipamv1.IPAddress, claim types.UID) bool {
 	owner := claimOwner(address)
 	return owner != "" && owner != claim
 }
@@ -49,7 +49,7 @@ func isOfAnotherLife(address *ipamv1.IPAddress, claim types.UID) bool {
 // claim that names no other.
 func isRestored(address *ipamv1.IPAddress, claim, pool types.UID, bound string) bool {
 	owner := poolOwner(address)
-	if pool == "" || owner == "" || owner == pool || !isOfAnotherLife(address, claim) {
+	if pool == "" || owner == "" || owner == pool || !namesAnotherClaim(address, claim) {
 		return false
 	}
 	return address.DeletionTimestamp.IsZero() || bound == "" || bound == address.Name
@@ -75,7 +75,7 @@ func Has(ctx context.Context, reader client.Reader, address *ipamv1.IPAddress, c
 	if belongs(address, claim, bound) {
 		return true, nil
 	}
-	if poolOwner(address) == "" || !isOfAnotherLife(address, claim.GetUID()) {
+	if poolOwner(address) == "" || !namesAnotherClaim(address, claim.GetUID()) {
 		return false, nil
 	}
 	pool, key := &ipamv1.IPPool{}, types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}

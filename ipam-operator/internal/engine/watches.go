@@ -83,7 +83,7 @@ func (r *Reconciler) addressIsGone(ctx context.Context, address *ipamv1.IPAddres
 	if ClaimKind(address) == r.Kind.Name() {
 		q.Add(reconcile.Request{NamespacedName: address.ClaimKey()})
 	}
-	if owner := claimOwner(address); owner != "" && r.livesOn(ctx, address) {
+	if owner := claimOwner(address); owner != "" && r.wasMoved(ctx, address) {
 		r.leaveAddress(recordOf(address), owner)
 	} else {
 		r.forgetAddress(recordOf(address))
@@ -93,9 +93,9 @@ func (r *Reconciler) addressIsGone(ctx context.Context, address *ipamv1.IPAddres
 	}
 }
 
-// livesOn reports whether a mover took an address away: while it was at work, or because a move that was cut off is left behind. An address that was
+// wasMoved reports whether a mover took an address away: while it was at work, or because a move that was cut off is left behind. An address that was
 // given back can have its mark, too.
-func (r *Reconciler) livesOn(ctx context.Context, address *ipamv1.IPAddress) bool {
+func (r *Reconciler) wasMoved(ctx context.Context, address *ipamv1.IPAddress) bool {
 	if !capi.IsLeftBehind(address) {
 		return false
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 	}
 	claim := address.ClaimKey()
 	subject, err := r.Kind.Get(ctx, claim)
-	if err == nil && subject != nil && (subject.Claim.Bound != address.Name || IsByHand(address) || isOfAnotherLife(address, subject.UID())) {
+	if err == nil && subject != nil && (subject.Claim.Bound != address.Name || IsByHand(address) || namesAnotherClaim(address, subject.UID())) {
 		q.Add(reconcile.Request{NamespacedName: claim})
 	}
 }

@@ -12,7 +12,7 @@ import (
 // releaseNotice is how long a claim has been deleting before its status says what it waits for. Most are gone by then.
 const releaseNotice = 2 * time.Second
 
-// release takes a claim that is being deleted out of the world: first its subjects' rights, then its cluster, then itself.
+// release ends a claim that is being deleted: first go its subjects' rights, then its cluster, then itself.
 func (s *Snapshot) release(now time.Time, own *Cluster) Decision {
 	if !hasFinalizer(s.Claim) {
 		return Decision{}

@@ -62,13 +62,13 @@ func takeCensus(s Snapshot, t *timer) fleet {
 	f := fleet{version: Version(s.Pool.Spec)}
 	c := census{timer: t, limits: Limits(s.Pool)}
 	named := poolview.Named(s.Claims)
-	doomed := poolview.PoolOf(s.Pool).Doomed()
+	toDelete := poolview.PoolOf(s.Pool).ToDelete()
 	seen := map[string]bool{}
 	for _, cluster := range sorted(s.Clusters) {
 		seen[cluster.Namespace] = true
 		m := member{Cluster: cluster}
 		// A deletion of a cluster that is kept by now is given up: the cluster counts.
-		going := doomed[poolview.DoomKey(cluster.Namespace, cluster.UID)] && !cluster.Kept()
+		going := toDelete[poolview.DeletionKey(cluster.Namespace, cluster.UID)] && !cluster.Kept()
 		m.state, m.failure = c.stateOf(cluster, named[cluster.Namespace], going)
 		f.add(m)
 	}
@@ -85,18 +85,18 @@ func takeCensus(s Snapshot, t *timer) fleet {
 	return f
 }
 
-func (c census) stateOf(cluster Cluster, named, doomed bool) (state, Failure) {
+func (c census) stateOf(cluster Cluster, named, toDelete bool) (state, Failure) {
 	switch {
 	case cluster.Deleting:
 		return deleting, Failure{}
 	case cluster.Marked:
-		if doomed {
+		if toDelete {
 			return deleting, Failure{}
 		}
 		return released, Failure{}
 	case cluster.Claimed() || named:
 		return claimed, Failure{}
-	case doomed:
+	case toDelete:
 		return deleting, Failure{}
 	}
 	failure, due := cluster.Broken(c.now, c.limits(cluster))

@@ -103,12 +103,12 @@ func Named(claims []Claim) map[string]bool {
 // Free returns the clusters of the pool that a claim may get, in no particular order: installed ones that work, that no claim was assigned or is recorded in, and that neither
 // the pool nor a user has decided to remove.
 func Free(now time.Time, pool *Pool, claims []Claim, clusters []Cluster) []Cluster {
-	named, doomed := Named(claims), pool.Doomed()
+	named, toDelete := Named(claims), pool.ToDelete()
 	var free []Cluster
 	for i := range clusters {
 		c := clusters[i]
 		broken, _ := c.Broken(now, pool.Limits)
-		if c.Usable() && broken == nil && !named[c.Namespace] && !doomed[DoomKey(c.Namespace, c.UID)] && !doomed[DoomKey(c.Namespace, "")] {
+		if c.Usable() && broken == nil && !named[c.Namespace] && !toDelete[DeletionKey(c.Namespace, c.UID)] && !toDelete[DeletionKey(c.Namespace, "")] {
 			free = append(free, c)
 		}
 	}

@@ -29,8 +29,8 @@ type Pool struct {
 	Limits       Limits
 	// Conditions are those that waiting claims repeat, without their times.
 	Conditions [3]hivev1.Condition
-	// DoomedKeys are the keys of clusters that the pool has decided to delete, joined by spaces.
-	DoomedKeys string
+	// DeletionKeys are the keys of clusters that the pool has decided to delete, joined by spaces.
+	DeletionKeys string
 }
 
 // MachinePoolRights is what a claim's subjects may do with the MachinePools of their cluster.
@@ -98,32 +98,32 @@ func PoolOf(pool *hivev1.ClusterPool) *Pool {
 			p.Conditions[i] = hivev1.Condition{Type: t, Status: found.Status, Reason: found.Reason, Message: found.Message}
 		}
 	}
-	var doomed []string
+	var toDelete []string
 	for _, op := range pool.Status.Operations {
 		if op.Kind == hivev1.OperationDelete {
-			doomed = append(doomed, DoomKey(op.Namespace, op.UID))
+			toDelete = append(toDelete, DeletionKey(op.Namespace, op.UID))
 		}
 	}
-	p.DoomedKeys = strings.Join(doomed, " ")
+	p.DeletionKeys = strings.Join(toDelete, " ")
 	return p
 }
 
-// DoomKey identifies a cluster that a pool has decided to delete.
-func DoomKey(namespace string, uid types.UID) string { return namespace + "/" + string(uid) }
+// DeletionKey identifies a cluster that a pool has decided to delete.
+func DeletionKey(namespace string, uid types.UID) string { return namespace + "/" + string(uid) }
 
-// Doomed are the keys of the clusters that the pool has decided to delete.
-func (p *Pool) Doomed() map[string]bool {
-	doomed := make(map[string]bool)
-	for key := range strings.FieldsSeq(p.DoomedKeys) {
-		doomed[key] = true
+// ToDelete are the keys of the clusters that the pool has decided to delete.
+func (p *Pool) ToDelete() map[string]bool {
+	toDelete := make(map[string]bool)
+	for key := range strings.FieldsSeq(p.DeletionKeys) {
+		toDelete[key] = true
 	}
-	return doomed
+	return toDelete
 }
 
-// Spares says whether p has given up deleting a cluster that before was to delete.
-func (p *Pool) Spares(before *Pool) bool {
-	now := p.Doomed()
-	for key := range before.Doomed() {
+// GivesUpDeletion says whether p has given up deleting a cluster that before was to delete.
+func (p *Pool) GivesUpDeletion(before *Pool) bool {
+	now := p.ToDelete()
+	for key := range before.ToDelete() {
 		if !now[key] {
 			return true
 		}
@@ -134,7 +134,7 @@ func (p *Pool) Spares(before *Pool) bool {
 // Says is what waiting claims repeat about the pool: p without what it is about to delete.
 func (p *Pool) Says() Pool {
 	out := *p
-	out.DoomedKeys = ""
+	out.DeletionKeys = ""
 	return out
 }
 

@@ -141,6 +141,6 @@ func PoolChanges(at time.Time) map[string]func(*hivev1.ClusterPool) {
 		"Conditions": func(p *hivev1.ClusterPool) {
 			hivev1.SetCondition(&p.Status.Conditions, hivev1.Condition{Type: hivev1.ClusterPoolCapacityAvailable, Status: "False", Reason: hivev1.ReasonMaxCapacity}, metav1.NewTime(at))
 		},
-		"DoomedKeys": func(p *hivev1.ClusterPool) { p.Status.Operations = nil },
+		"DeletionKeys": func(p *hivev1.ClusterPool) { p.Status.Operations = nil },
 	}
 }

@@ -204,12 +204,12 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	if err != nil {
 		return false, "", fmt.Errorf("reading ClusterDeployment %s: %w", key, err)
 	}
-	heir, err := r.heir(ctx, h)
+	successor, err := r.successor(ctx, h)
 	if err != nil {
 		return false, "", err
 	}
-	if heir != "" {
-		return true, fmt.Sprintf("The Node %s stays: it is host %s by now", release.NodeName, heir), nil
+	if successor != "" {
+		return true, fmt.Sprintf("The Node %s stays: it is host %s by now", release.NodeName, successor), nil
 	}
 	access, err := workload.ReadAccess(ctx, r.Live, deployment)
 	if domain.KindOf(err) == domain.Conflict { // there is none that can be used, or it may not be read
@@ -266,8 +266,8 @@ func (r *Reconciler) answers(cluster string) {
 	delete(r.silent, cluster)
 }
 
-// heir is another host that has the name of the Node in the cluster by now, empty for none.
-func (r *Reconciler) heir(ctx context.Context, h *domain.Host) (string, error) {
+// successor is another host that has the name of the Node in the cluster by now, empty for none.
+func (r *Reconciler) successor(ctx context.Context, h *domain.Host) (string, error) {
 	members, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: h.Release.ClusterID, Page: domain.WholeCluster})
 	if err != nil {
 		return "", fmt.Errorf("listing the hosts of the cluster: %w", err)

@@ -160,7 +160,7 @@ func (r *Reconciler) hosts(ctx context.Context, namespace, use string) ([]scalep
 	}
 	out := make([]scaleplan.Host, 0, len(list.Items))
 	for i := range list.Items {
-		out = append(out, scaleplan.Host{Labels: list.Items[i].Labels, Outlook: scaleplan.OutlookOf(&list.Items[i])})
+		out = append(out, scaleplan.Host{Labels: list.Items[i].Labels, Availability: scaleplan.AvailabilityOf(&list.Items[i])})
 	}
 	return out, nil
 }

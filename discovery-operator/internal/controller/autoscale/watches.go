@@ -205,7 +205,7 @@ func (r *Reconciler) onChange(sets func(context.Context, client.Object) []types.
 func changed(e event.UpdateEvent) bool {
 	if before, ok := e.ObjectOld.(*metal3v1.BareMetalHost); ok {
 		after := e.ObjectNew.(*metal3v1.BareMetalHost)
-		return scaleplan.OutlookOf(before) != scaleplan.OutlookOf(after) ||
+		return scaleplan.AvailabilityOf(before) != scaleplan.AvailabilityOf(after) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			!maps.Equal(before.Labels, after.Labels) || !reflect.DeepEqual(before.Spec.ConsumerRef, after.Spec.ConsumerRef)
 	}

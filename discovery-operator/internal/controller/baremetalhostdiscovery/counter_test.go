@@ -25,7 +25,7 @@ import (
 // numbered makes resources that number their hosts rack-1, rack-2 and so on. Each takes the machines of one name.
 func numbered(t *testing.T, names ...string) *harness {
 	t.Helper()
-	s := newTheatre(t, names...)
+	s := newHarness(t, names...)
 	for i, name := range names {
 		var d metal3v1.BareMetalHostDiscovery
 		require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, &d))

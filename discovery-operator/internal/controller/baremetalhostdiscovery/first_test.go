@@ -58,7 +58,7 @@ func (p paging) PortsPage(ctx context.Context, after string, limit int) ([]inven
 // TestHostsAreMadeWhileAFleetIsListed has a fleet of two pages. A process that finds the status of an earlier one waits for both of them.
 func TestHostsAreMadeWhileAFleetIsListed(t *testing.T) {
 	const machines = page + 10
-	s := newTheatre(t, "a")
+	s := newHarness(t, "a")
 	for i := range machines {
 		s.machines(i + 1)
 	}

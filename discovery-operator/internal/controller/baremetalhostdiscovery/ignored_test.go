@@ -48,7 +48,7 @@ func (r reports) Nodes(ctx context.Context, after string) ([]inventory.Node, err
 
 // TestAnIgnoredMachineCostsNoWrite lets a process look at a machine that is kept away over many readings of everything.
 func TestAnIgnoredMachineCostsNoWrite(t *testing.T) {
-	s := newTheatre(t, "a")
+	s := newHarness(t, "a")
 	_, err := s.rack.Enrol(demo.Machine(1))
 	require.NoError(t, err)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system}}

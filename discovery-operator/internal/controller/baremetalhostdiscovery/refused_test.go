@@ -38,7 +38,7 @@ func (odd) Report(context.Context, string) (*inventory.Report, error) {
 
 // TestAReportOfAnOddTypeIsLogged looks for the line that says which value of which node cannot be read.
 func TestAReportOfAnOddTypeIsLogged(t *testing.T) {
-	s := newTheatre(t, "a")
+	s := newHarness(t, "a")
 	uuid, err := s.rack.Enrol(demo.Machine(1))
 	require.NoError(t, err)
 	p := s.start(faultinject.Never())

@@ -23,7 +23,7 @@ import (
 // templated makes a resource whose hosts get the management controllers that their machines reported.
 func templated(t *testing.T) *harness {
 	t.Helper()
-	s := newTheatre(t, "a")
+	s := newHarness(t, "a")
 	var d metal3v1.BareMetalHostDiscovery
 	require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, &d))
 	d.Spec.HostTemplate.BMC = &metal3v1.BMCTemplate{Address: "ipmi://${bmcAddress}:6230", CredentialsName: "usual"}

@@ -49,7 +49,7 @@ type harness struct {
 	later time.Duration
 }
 
-func newTheatre(t *testing.T, names ...string) *harness {
+func newHarness(t *testing.T, names ...string) *harness {
 	// The fake client walks the whole scheme at every apply: it has no kinds but those that are used.
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, metal3v1.AddToScheme} {
@@ -256,7 +256,7 @@ func (s *harness) tell() {
 // serial number. Others continue.
 func TestADeathAtEveryIronicCallAndWrite(t *testing.T) {
 	for n := 1; ; n++ {
-		s := newTheatre(t, "a", "b")
+		s := newHarness(t, "a", "b")
 		for i := 1; i <= 3; i++ {
 			_, err := s.rack.Enrol(demo.Machine(i, func(m map[string]any) {
 				if i > 1 {
@@ -287,10 +287,10 @@ func TestRandomLives(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 7))
-			s := newTheatre(t, "a", "b", "c")
+			s := newHarness(t, "a", "b", "c")
 			replicas := []*process{s.start(faultinject.At(1+random.IntN(60), false)), s.start(faultinject.Never())}
 			for range 40 {
-				s.happen(random)
+				s.disturb(random)
 				k := random.IntN(2)
 				s.look(replicas[k])
 				if replicas[k].Crashed() {
@@ -306,8 +306,8 @@ func TestRandomLives(t *testing.T) {
 	}
 }
 
-// happen lets one thing happen to the rack, the hosts or the resources.
-func (s *harness) happen(random *rand.Rand) {
+// disturb changes something of the rack, the hosts or the resources at random.
+func (s *harness) disturb(random *rand.Rand) {
 	switch random.IntN(8) {
 	case 0, 1, 2:
 		i, j := 1+random.IntN(10), 1+random.IntN(10)

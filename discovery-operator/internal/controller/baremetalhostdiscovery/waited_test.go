@@ -20,7 +20,7 @@ import (
 // TestAMachineThatLeftWhileItWaitedBecomesNoHost pauses a resource, and deletes a node before the pause ends. Ironic is read once, so that nothing else shows that the node
 // is gone.
 func TestAMachineThatLeftWhileItWaitedBecomesNoHost(t *testing.T) {
-	s := newTheatre(t, "a")
+	s := newHarness(t, "a")
 	get := func() *metal3v1.BareMetalHostDiscovery {
 		var d metal3v1.BareMetalHostDiscovery
 		require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, &d))

@@ -83,7 +83,7 @@ func (w Writer) Write(ctx context.Context, image Image, d Disk) error {
 		return err
 	}
 	if err := finish(f, d, config); err != nil {
-		return spoiled(ctx, fmt.Errorf("writing the image %s to %s: %w", place(image.URL), d.Name, err), d, f)
+		return eraseIncomplete(ctx, fmt.Errorf("writing the image %s to %s: %w", place(image.URL), d.Name, err), d, f)
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("flushing the disk %s: %w", d.Name, err)
@@ -243,11 +243,11 @@ func stream(ctx context.Context, from io.Reader, image Image, sum expected, d Di
 	if err == nil {
 		return nil
 	}
-	return spoiled(ctx, fmt.Errorf("writing the image to %s: %w", d.Name, err), d, f)
+	return eraseIncomplete(ctx, fmt.Errorf("writing the image to %s: %w", d.Name, err), d, f)
 }
 
-// spoiled erases the metadata of a disk on which something else than the image is, and which must not start, also where the writing was cancelled.
-func spoiled(ctx context.Context, cause error, d Disk, f *os.File) error {
+// eraseIncomplete erases the metadata of a disk on which something else than the image is, and which must not start, also where the writing was cancelled.
+func eraseIncomplete(ctx context.Context, cause error, d Disk, f *os.File) error {
 	return errors.Join(cause, zero(context.WithoutCancel(ctx), f, d.edges(f)), f.Sync())
 }
 
@@ -280,7 +280,7 @@ func (w Writer) converted(ctx context.Context, from io.Reader, image Image, sum 
 		return tooLarge(image, d)
 	}
 	if err := copyAll(ctx, f, content); err != nil {
-		return spoiled(ctx, fmt.Errorf("writing the image %s to %s: %w", place(image.URL), d.Name, err), d, f)
+		return eraseIncomplete(ctx, fmt.Errorf("writing the image %s to %s: %w", place(image.URL), d.Name, err), d, f)
 	}
 	return nil
 }

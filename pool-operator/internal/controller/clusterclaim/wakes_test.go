@@ -86,15 +86,15 @@ func TestAWaitingClaimIsWokenByEveryFieldOfItsPool(t *testing.T) {
 	cd.Spec.Installed, cd.Spec.ClusterPoolRef = true, &hivev1.ClusterPoolReference{Namespace: "team", PoolName: "p"}
 	before := testobj.Pool("p", testobj.In("team"))
 	s := newShell(t, interceptor.Funcs{}, namespaceOf("x"), claim, held, cd, before)
-	doomed := before.DeepCopy()
-	doomed.Status.Operations = []hivev1.ClusterPoolOperation{{Kind: hivev1.OperationDelete, Namespace: "x", UID: "uid-x"}}
+	toDelete := before.DeepCopy()
+	toDelete.Status.Operations = []hivev1.ClusterPoolOperation{{Kind: hivev1.OperationDelete, Namespace: "x", UID: "uid-x"}}
 	changes := testobj.PoolChanges(noon)
 	require.Equal(t, testobj.FieldsOf(poolview.Pool{}, nil), slices.Sorted(maps.Keys(changes)))
 	for field, change := range changes {
 		t.Run(field, func(t *testing.T) {
 			old := before
-			if field == "DoomedKeys" {
-				old = doomed
+			if field == "DeletionKeys" {
+				old = toDelete
 			}
 			after := old.DeepCopy()
 			change(after)

@@ -168,7 +168,7 @@ func (r *Reconciler) onPools() handler.EventHandler {
 			case !equality.Semantic.DeepEqual(was.Says(), is.Says()):
 				r.wakeClaims(ctx, q, e.ObjectNew, true)
 			}
-			if is.Spares(was) || was.Limits != is.Limits {
+			if is.GivesUpDeletion(was) || was.Limits != is.Limits {
 				r.wakeHeads(ctx, q, client.ObjectKeyFromObject(e.ObjectNew))
 			}
 		},

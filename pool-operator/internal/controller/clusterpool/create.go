@@ -63,7 +63,7 @@ func (r *Reconciler) createContents(ctx context.Context, p *pass, a poolplan.Cre
 		return err
 	}
 	for _, object := range objects {
-		r.stepAside(ctx, p)
+		r.yieldWriter(ctx, p)
 		err := r.Client.Create(ctx, object, client.FieldOwner(FieldOwner))
 		if client.IgnoreAlreadyExists(err) != nil {
 			return err

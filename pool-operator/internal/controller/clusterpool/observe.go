@@ -22,11 +22,11 @@ import (
 
 // pass is one reconcile of one pool.
 type pass struct {
-	pool     *hivev1.ClusterPool
-	snapshot poolplan.Snapshot
-	memory   *poolMemory
-	sources  sources
-	courtesy courtesy
+	pool      *hivev1.ClusterPool
+	snapshot  poolplan.Snapshot
+	memory    *poolMemory
+	sources   sources
+	yieldTime yieldTime
 }
 
 // observe reads everything that a decision about the pool is made from, from the cache.

@@ -12,14 +12,14 @@ import (
 // longestYield is for how long a pass lets claims go first, from when it first does. Where claims come all the time, pools still fill.
 const longestYield = 3 * time.Second
 
-// courtesy is the time until which a pass lets claims go first.
-type courtesy struct {
+// yieldTime is the time until which a pass lets claims go first.
+type yieldTime struct {
 	mu    sync.Mutex
 	until time.Time
 }
 
 // left is how long a pass still lets claims go first; 0 or less when it does no more.
-func (c *courtesy) left() time.Duration {
+func (c *yieldTime) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.until.IsZero() {
@@ -34,7 +34,7 @@ func (r *Reconciler) yield(ctx context.Context, p *pass) {
 	if idle == nil {
 		return
 	}
-	enough := time.NewTimer(p.courtesy.left())
+	enough := time.NewTimer(p.yieldTime.left())
 	defer enough.Stop()
 	select {
 	case <-idle:
@@ -43,8 +43,8 @@ func (r *Reconciler) yield(ctx context.Context, p *pass) {
 	}
 }
 
-// stepAside yields between two writes of an action that has a writer, which others can have meanwhile.
-func (r *Reconciler) stepAside(ctx context.Context, p *pass) {
+// yieldWriter yields between two writes of an action that has a writer, which others can have meanwhile.
+func (r *Reconciler) yieldWriter(ctx context.Context, p *pass) {
 	if r.idle() == nil {
 		return
 	}

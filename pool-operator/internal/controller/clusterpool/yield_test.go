@@ -42,7 +42,7 @@ func TestACreationThatStepsAsideLeavesItsWriterToOthers(t *testing.T) {
 		r.free <- struct{}{}
 		resumed := false
 		go func() {
-			r.stepAside(t.Context(), &pass{})
+			r.yieldWriter(t.Context(), &pass{})
 			resumed = true
 			<-r.free
 		}()
