@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -61,11 +61,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, follow(func(_ context.Context, object client.Object) []domain.HostKey {
 			return []domain.HostKey{HostKey(object)}
 		})).
-		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(news.ComesAndGoes)).
+		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(servicewatch.ComesAndGoes)).
 		Watches(&agentv1.AgentClassification{}, follow(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
-		WatchesRawSource(news.Source[domain.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned, First: r.lacksAgent}).
-		WithOptions(controller.TypedOptions[domain.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[domain.HostKey]()}).
+		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(servicewatch.ComesAndGoes)).
+		WatchesRawSource(servicewatch.Source[domain.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned, First: r.lacksAgent}).
+		WithOptions(controller.TypedOptions[domain.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: servicewatch.RateLimiter[domain.HostKey]()}).
 		WithLogConstructor(func(key *domain.HostKey) logr.Logger {
 			if key == nil {
 				return log

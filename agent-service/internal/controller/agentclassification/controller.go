@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	agentv1ac "github.com/muster-io/muster/apis/applyconfiguration/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/outcome"
@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("agentclassification").
 		For(&agentv1.AgentClassification{}).
 		Watches(&agentv1.Agent{}, r.counted()).
-		WithOptions(controller.Options{RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WithOptions(controller.Options{RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.Reconciler("agentclassification", outcome.Reconciler[ctrl.Request](r)))
 }
 

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -73,8 +73,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return r.list(ctx, imageSetIndex, object.GetName())
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&agentv1.Agent{}, r.ofAgents()).
-		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 10, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WatchesRawSource(servicewatch.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 10, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(precedence.Yield(r.Order, tracing.Reconciler("agentclusterinstall", outcome.Reconciler[ctrl.Request](r)), r.cannotWait))
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
@@ -33,7 +33,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("agentreservation").
 		For(&agentv1.AgentReservation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&agentv1.Agent{}, r.ofAgents()).
-		WithOptions(controller.Options{RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WithOptions(controller.Options{RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.Reconciler("agentreservation", outcome.Reconciler[ctrl.Request](r)))
 }
 

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/muster-io/muster/agent-service/internal/bmhplan"
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/outcome"
@@ -91,7 +91,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&metal3v1.BareMetalHost{}).
 		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent)).
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.Reconciler("baremetalhost", outcome.Reconciler[ctrl.Request](r)))
 }
 

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/controller/precedence"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/powerplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -70,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(ofAgent)).
 		Watches(&metal3v1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost)).
 		WatchesRawSource(source.Channel(nodes, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(precedence.Yield(r.Order, tracing.ReconcilerOf("clusterpower", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)), nil))
 }
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -68,9 +68,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("infraenv").
 		For(&agentv1.InfraEnv{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(asksToRevoke)))).
 		Watches(&agentv1.NMStateConfig{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
-		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
-		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(servicewatch.ComesAndGoes)).
+		WatchesRawSource(servicewatch.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.Reconciler("infraenv", outcome.Reconciler[ctrl.Request](r)))
 }
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -90,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&hiveextv1.AgentClusterInstall{}, handler.EnqueueRequestsFromMapFunc(r.ofInstall), builder.WithPredicates(syncedOtherwise)).
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(source.Channel(nodes, ofCluster)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.ReconcilerOf("machinepool", outcome.Reconciler[ctrl.Request](r), tracing.OfMachinePool(r.Client)))
 }
 

@@ -24,7 +24,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/outcome"
@@ -55,10 +55,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	log := mgr.GetLogger().WithValues("controller", "nodeaddress")
 	made := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeaddress").
-		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent), builder.WithPredicates(news.ComesAndGoes)).
+		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent), builder.WithPredicates(servicewatch.ComesAndGoes)).
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WatchesRawSource(servicewatch.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		WithLogConstructor(func(request *ctrl.Request) logr.Logger {
 			if request == nil {
 				return log

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/join"
@@ -134,8 +134,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("nodes").
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, stops), predicate.NewPredicateFuncs(mayTakeNodes))).
 		WatchesRawSource(source.Channel(r.own, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		WatchesRawSource(servicewatch.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: servicewatch.RateLimiter[ctrl.Request]()}).
 		Complete(tracing.ReconcilerOf("nodes", outcome.Reconciler[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 

@@ -22,7 +22,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -86,8 +86,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	log := mgr.GetLogger().WithValues("controller", "release")
 	return builder.TypedControllerManagedBy[domain.HostKey](mgr).
 		Named("release").
-		WatchesRawSource(news.Source[domain.HostKey]{Service: r.Service, All: r.leaving, Concerns: r.concerned}).
-		WithOptions(controller.TypedOptions[domain.HostKey]{MaxConcurrentReconciles: 8, RateLimiter: news.RateLimiter[domain.HostKey]()}).
+		WatchesRawSource(servicewatch.Source[domain.HostKey]{Service: r.Service, All: r.leaving, Concerns: r.concerned}).
+		WithOptions(controller.TypedOptions[domain.HostKey]{MaxConcurrentReconciles: 8, RateLimiter: servicewatch.RateLimiter[domain.HostKey]()}).
 		WithLogConstructor(func(key *domain.HostKey) logr.Logger {
 			if key == nil {
 				return log

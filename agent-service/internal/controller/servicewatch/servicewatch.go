@@ -1,8 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package news makes changes of the service events of controllers.
-package news
+// Package servicewatch enqueues what changes of the service concern, as watches of the API server do for objects.
+package servicewatch
 
 import (
 	"context"

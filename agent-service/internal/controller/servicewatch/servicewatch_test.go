@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package news_test
+package servicewatch_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/controller/servicewatch"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 )
@@ -23,10 +23,10 @@ func TestSomeRequestsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		queue := priorityqueue.New[string]("news")
+		queue := priorityqueue.New[string]("servicewatch")
 		defer queue.ShutDown()
 		var s service
-		source := news.Source[string]{Service: &s, Concerns: func(_ context.Context, c domain.Change) []string { return []string{c.ID} }}
+		source := servicewatch.Source[string]{Service: &s, Concerns: func(_ context.Context, c domain.Change) []string { return []string{c.ID} }}
 		source.First = func(_ context.Context, request string) bool { return request == "new" }
 		require.NoError(t, source.Start(ctx, queue))
 		synctest.Wait()
