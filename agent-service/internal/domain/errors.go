@@ -20,7 +20,7 @@ const (
 	Conflict Kind = "Conflict"
 	// Invalid: the request can never succeed as it is. REST 400.
 	Invalid Kind = "Invalid"
-	// Unavailable: the store is away. REST 503 with Retry-After.
+	// Unavailable: the store, or another system that is needed, is away or busy. REST 503 with Retry-After.
 	Unavailable Kind = "Unavailable"
 	// TooMany: the caller asks for too much at a time. REST 429 with Retry-After.
 	TooMany Kind = "TooMany"
@@ -51,6 +51,12 @@ func KindOf(err error) Kind {
 		return refusal.Kind
 	}
 	return ""
+}
+
+// Transient reports whether err may be gone when the same is tried again a moment later: it is no refusal, or one of kind Unavailable.
+func Transient(err error) bool {
+	kind := KindOf(err)
+	return err != nil && (kind == "" || kind == Unavailable)
 }
 
 // ReasonOf is the reason of a refusal, empty for nil and for errors that are no refusals.

@@ -217,7 +217,7 @@ func (s *Hosts) CheckBind(ctx context.Context, by domain.Principal, key domain.H
 		default:
 			err = w.Move(ctx, by, h, c)
 		}
-		if err != nil && (domain.KindOf(err) == "" || domain.KindOf(err) == domain.Unavailable) {
+		if domain.Transient(err) {
 			return err
 		}
 		if err != nil {

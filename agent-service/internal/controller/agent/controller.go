@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 		}
 	}
 	err = errors.Join(r.label(ctx, seen), r.report(ctx, seen))
-	if retry(seen.obstacle) {
+	if domain.Transient(seen.obstacle) {
 		err = errors.Join(err, seen.obstacle)
 	}
 	result := ctrl.Result{}
@@ -170,12 +170,6 @@ const (
 func justBound(agent *agentv1.Agent, now time.Time) bool {
 	at, err := time.Parse(time.RFC3339, agent.Annotations[agentv1.MachinePoolBoundAtAnnotation])
 	return err == nil && now.Sub(at).Abs() < clusterExpected
-}
-
-// retry is true for obstacles that may be gone a moment later.
-func retry(obstacle error) bool {
-	kind := domain.KindOf(obstacle)
-	return obstacle != nil && (kind == "" || kind == domain.Unavailable)
 }
 
 // create makes the Agent of a host as the host is, under the first of its names that no other InfraEnv of the namespace uses.

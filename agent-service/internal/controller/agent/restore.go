@@ -94,7 +94,7 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 		seen.soon = true
 		return nil
 	}
-	if err != nil && domain.KindOf(err) != domain.Unavailable && domain.KindOf(err) != "" {
+	if err != nil && !domain.Transient(err) {
 		return nil // the host was deregistered on purpose
 	}
 	if err == nil {

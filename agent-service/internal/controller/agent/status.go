@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/specsynced"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -130,18 +131,8 @@ func condition(kind string, status corev1.ConditionStatus, reason, message strin
 }
 
 func synced(seen *snapshot) agentv1.Condition {
-	const kind = agentv1.ConditionSpecSynced
-	switch {
-	case seen.obstacle == nil:
-		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
-	case retry(seen.obstacle):
-		message := "the service or the API server does not answer as it should; it is tried again"
-		if domain.KindOf(seen.obstacle) != "" {
-			message = seen.obstacle.Error()
-		}
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBackendError, "The Spec could not be synced due to backend error: "+message)
-	}
-	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInputError, "The Spec could not be synced due to an input error: "+seen.obstacle.Error())
+	status, reason, message := specsynced.Of(seen.obstacle)
+	return condition(agentv1.ConditionSpecSynced, status, reason, message)
 }
 
 func connected(h *domain.Host) agentv1.Condition {

@@ -94,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, r.release(ctx, seen)
 	}
 	if seen.obstacle == nil {
-		if err := r.hold(ctx, seen); err != nil {
+		if err := r.addFinalizer(ctx, seen); err != nil {
 			return ctrl.Result{}, err
 		}
 		seen.obstacle = r.state(ctx, seen)
@@ -105,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err = r.credentials(ctx, seen)
 	err = errors.Join(err, r.report(ctx, seen))
 	for _, why := range []error{seen.obstacle, seen.refusal} {
-		if retry(why) {
+		if domain.Transient(why) {
 			return ctrl.Result{}, errors.Join(err, why)
 		}
 	}
@@ -120,14 +120,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: look}, err
 }
 
-// retry is true for obstacles that may be gone a moment later.
-func retry(obstacle error) bool {
-	kind := domain.KindOf(obstacle)
-	return obstacle != nil && (kind == "" || kind == domain.Unavailable)
-}
-
-// hold keeps the object until the service has forgotten the cluster, and removes its finalizer with its ClusterDeployment.
-func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
+// addFinalizer keeps the object until the service has forgotten the cluster, and has it deleted with its ClusterDeployment.
+func (r *Reconciler) addFinalizer(ctx context.Context, seen *snapshot) error {
 	before := seen.install.DeepCopy()
 	controllerutil.AddFinalizer(seen.install, hiveextv1.FinalizerAgentClusterInstall)
 	owned := false
@@ -143,7 +137,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 		return nil
 	}
 	if err := r.Client.Patch(ctx, seen.install, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("holding AgentClusterInstall %s: %w", seen.key, err)
+		return fmt.Errorf("adding the finalizer and the owner of AgentClusterInstall %s: %w", seen.key, err)
 	}
 	return nil
 }

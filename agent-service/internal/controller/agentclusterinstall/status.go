@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/specsynced"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -85,18 +86,8 @@ func condition(kind string, status corev1.ConditionStatus, reason, message strin
 }
 
 func synced(obstacle error) hivev1.Condition {
-	const kind = agentv1.ConditionSpecSynced
-	switch {
-	case obstacle == nil:
-		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
-	case retry(obstacle):
-		message := "the service or the API server does not answer as it should; it is tried again"
-		if domain.KindOf(obstacle) != "" {
-			message = obstacle.Error()
-		}
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBackendError, "The Spec could not be synced due to backend error: "+message)
-	}
-	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInputError, "The Spec could not be synced due to an input error: "+obstacle.Error())
+	status, reason, message := specsynced.Of(obstacle)
+	return condition(agentv1.ConditionSpecSynced, status, reason, message)
 }
 
 // validated says which bound machines cannot be installed.

@@ -48,7 +48,7 @@ func (r *Reconciler) execute(ctx context.Context, seen *snapshot, d reservationp
 
 // reserve chooses machines and reserves them in the service. Their names are recorded afterwards: the service answers with the same ones, should that not come about.
 func (r *Reconciler) reserve(ctx context.Context, seen *snapshot) (reservationplan.Decision, error) {
-	if err := r.hold(ctx, seen); err != nil {
+	if err := r.addFinalizer(ctx, seen); err != nil {
 		return reservationplan.Decision{}, err
 	}
 	spec := &seen.reservation.Spec
@@ -93,8 +93,8 @@ func (r *Reconciler) reserve(ctx context.Context, seen *snapshot) (reservationpl
 	}, nil
 }
 
-// hold keeps a reservation until its machines are free: before the first of them is reserved.
-func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
+// addFinalizer keeps a reservation until its machines are free. It is called before the first of them is reserved.
+func (r *Reconciler) addFinalizer(ctx context.Context, seen *snapshot) error {
 	before := seen.reservation.DeepCopy()
 	if !controllerutil.AddFinalizer(seen.reservation, agentv1.ReservationFinalizer) {
 		return nil

@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !infraEnv.DeletionTimestamp.IsZero() {
 		return r.release(ctx, infraEnv)
 	}
-	if err := r.hold(ctx, infraEnv); err != nil {
+	if err := r.addFinalizer(ctx, infraEnv); err != nil {
 		return ctrl.Result{}, err
 	}
 	stated, err := r.observe(ctx, infraEnv)
@@ -107,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		addresses, err = r.Images.Addresses(ctx, env)
 		soon = addresses.Away
 	}
-	if err != nil && !refused(err) {
+	if domain.Transient(err) {
 		return ctrl.Result{}, fmt.Errorf("stating InfraEnv %s: %w", request, err)
 	}
 	result := ctrl.Result{RequeueAfter: look}
@@ -117,14 +117,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, r.report(ctx, infraEnv, env, addresses, err)
 }
 
-// refused is true for errors that trying again at once does not mend.
-func refused(err error) bool {
-	kind := domain.KindOf(err)
-	return kind != "" && kind != domain.Unavailable
-}
-
-// hold keeps an InfraEnv until the service has forgotten it.
-func (r *Reconciler) hold(ctx context.Context, infraEnv *agentv1.InfraEnv) error {
+// addFinalizer keeps an InfraEnv until the service has forgotten it.
+func (r *Reconciler) addFinalizer(ctx context.Context, infraEnv *agentv1.InfraEnv) error {
 	before := infraEnv.DeepCopy()
 	if !controllerutil.AddFinalizer(infraEnv, agentv1.InfraEnvFinalizer) {
 		return nil

@@ -94,8 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.refusals.forget(request.NamespacedName)
 		return ctrl.Result{}, err
 	}
-	if seen.mayHold() {
-		if err := r.hold(ctx, seen); err != nil {
+	if seen.hasCluster() {
+		if err := r.addFinalizer(ctx, seen); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}

@@ -35,13 +35,13 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// mayHold says that the pool has a cluster to take machines for.
-func (s *snapshot) mayHold() bool {
+// hasCluster says that the pool has a cluster to take machines for.
+func (s *snapshot) hasCluster() bool {
 	return s.pool.DeletionTimestamp.IsZero() && s.cluster != nil && s.cluster.DeletionTimestamp.IsZero()
 }
 
-// hold keeps the pool until its machines are released, and has it deleted with its cluster.
-func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
+// addFinalizer keeps the pool until its machines are released, and has it deleted with its cluster.
+func (r *Reconciler) addFinalizer(ctx context.Context, seen *snapshot) error {
 	before := seen.pool.DeepCopy()
 	controllerutil.AddFinalizer(seen.pool, hivev1.FinalizerMachinePool)
 	if err := controllerutil.SetOwnerReference(seen.cluster, seen.pool, r.Client.Scheme()); err != nil {
@@ -51,7 +51,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 		return nil
 	}
 	if err := r.Client.Patch(ctx, seen.pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("holding MachinePool %s: %w", seen.key, err)
+		return fmt.Errorf("adding the finalizer and the owner of MachinePool %s: %w", seen.key, err)
 	}
 	return nil
 }
