@@ -26,6 +26,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
@@ -329,14 +330,14 @@ func (a *addresses) Addresses(ctx context.Context, env *domain.InfraEnv) (infrae
 	if obstacle != nil && obstacle.Lasting {
 		return infraenv.Addresses{}, domain.Refuse(domain.Conflict, "NoImage", "%s", obstacle.Reason)
 	}
-	own, shared, api := a.images+"/images/"+short, a.images+"/boot-artifacts/", a.base+"/api/assisted-install/v2"
+	own, shared, rest := a.images+"/images/"+short, a.images+"/boot-artifacts/", a.base+api.Base
 	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {hardware.Architecture(env.CPUArchitecture)}}.Encode()
 	found := infraenv.Addresses{
 		ISO: own + "/discovery.iso", IPXEScript: a.scriptURL(short, scriptType(env)), Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
-		Ignition: api + "/infra-envs/" + env.ID + "/downloads/files?file_name=discovery.ign", Events: api + "/events?infra_env_id=" + env.ID,
+		Ignition: rest + "/infra-envs/" + env.ID + "/downloads/files?file_name=discovery.ign", Events: rest + "/events?infra_env_id=" + env.ID,
 	}
 	if len(env.StaticNetworkConfig) > 0 {
-		found.StaticNetwork = api + "/infra-envs/" + env.ID + "/downloads/files?file_name=static-network-config"
+		found.StaticNetwork = rest + "/infra-envs/" + env.ID + "/downloads/files?file_name=static-network-config"
 	}
 	var lacks []string
 	if obstacle != nil {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/controller/specsynced"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -102,7 +103,7 @@ func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 	}
 	said.DebugInfo.State, said.DebugInfo.StateInfo = string(h.State), bound(h.StateInfo, 8192)
 	if !seen.waits {
-		said.DebugInfo.EventsURL = base + "/api/assisted-install/v2/events?" + query.Encode()
+		said.DebugInfo.EventsURL = base + api.Base + "/events?" + query.Encode()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/api"
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/controller/specsynced"
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -66,7 +67,7 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 		said.ValidationsInfo = validations(seen)
 		said.Progress = &hiveextv1.ClusterProgress{TotalPercentage: int64(seen.cluster.Progress().TotalPercentage)}
 		said.DebugInfo = hiveextv1.ClusterDebugInfo{
-			State: string(seen.cluster.Status), StateInfo: seen.cluster.StatusInfo, EventsURL: url + "/api/assisted-install/v2/events?cluster_id=" + seen.cluster.ID,
+			State: string(seen.cluster.Status), StateInfo: seen.cluster.StatusInfo, EventsURL: url + api.Base + "/events?cluster_id=" + seen.cluster.ID,
 			LogsURL: said.DebugInfo.LogsURL,
 		}
 		conditions = append(conditions, validated(seen), requirementsMet(seen, c), completed(seen), failed(seen.cluster), stopped(seen.cluster), prepared(seen.cluster))
