@@ -6,6 +6,8 @@ package apis_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +20,10 @@ import (
 func TestEveryPlatformStandsInTheRules(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(specifications, "clusterpool.md"))
 	require.NoError(t, err)
+	policies, err := os.ReadFile(admissionFile)
+	require.NoError(t, err)
+	lists := regexp.MustCompile(`\['aws', .*?\]`).FindAllString(string(policies), -1)
+	require.Len(t, lists, 2, "of the policy clusterdeployment-platform.muster.io")
 	found := 0
 	for _, c := range ourCRDs(t) {
 		if c.Name != "clusterpools.hive.openshift.io" && c.Name != "clusterdeployments.hive.openshift.io" {
@@ -35,6 +41,10 @@ func TestEveryPlatformStandsInTheRules(t *testing.T) {
 			stands("has(self."+name+")", rules(platform), "the rule of Platform")
 			if c.Spec.Names.Kind == "ClusterDeployment" {
 				stands("has(oldSelf."+name+")", rules(platform), "the rule of spec.platform of ClusterDeployment")
+				if !slices.Contains([]string{"hosted", "agentBareMetal", "none"}, name) { // whose settings the schema models, or that has none
+					stands("'"+name+"'", lists[0], "the condition of the policy clusterdeployment-platform.muster.io")
+					stands("'"+name+"'", lists[1], "the variable platform of the policy clusterdeployment-platform.muster.io")
+				}
 			}
 			stands("`"+name, string(page), "docs/spec/clusterpool.md")
 		}
