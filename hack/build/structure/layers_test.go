@@ -6,6 +6,7 @@ package structure
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +17,21 @@ func TestThePageOfTheArchitectureShowsTheLayers(t *testing.T) {
 	found, err := Layers("../../..", "docs/architecture.md", "agent-service/internal")
 	require.NoError(t, err)
 	assert.Empty(t, found)
+}
+
+func TestThePageOfTheArchitectureNamesThePackagesOfApis(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/architecture.md")
+	require.NoError(t, err)
+	sources, err := filepath.Glob("../../../apis/*/*.go")
+	require.NoError(t, err)
+	assert.NotEmpty(t, sources)
+	for _, source := range sources {
+		name := filepath.Base(filepath.Dir(source))
+		generated := name == "applyconfiguration" || name == "crd"
+		if !generated && !strings.HasSuffix(name, "test") {
+			assert.Contains(t, string(page), "`apis/"+name+"`")
+		}
+	}
 }
 
 func TestLayers(t *testing.T) {
