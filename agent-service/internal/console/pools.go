@@ -157,7 +157,7 @@ func createClaim(v *visit) error {
 	}
 	claim := &hivev1.ClusterClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: name},
-		Spec:       hivev1.ClusterClaimSpec{ClusterPoolName: pool.Name, Subjects: []rbacv1.Subject{subject(who.Status.UserInfo.Username)}},
+		Spec:       hivev1.ClusterClaimSpec{ClusterPoolName: pool.Name, Subjects: []rbacv1.Subject{hivev1.ClaimSubject(who.Status.UserInfo.Username)}},
 	}
 	if err := c.Create(v.r.Context(), claim, kubeclient.FieldOwner); !apierrors.IsAlreadyExists(err) { // it exists where the form was sent twice
 		if err := v.fromCluster(err); err != nil {
@@ -165,16 +165,6 @@ func createClaim(v *visit) error {
 		}
 	}
 	return v.redirect("/claims/" + pool.Namespace + "/" + name)
-}
-
-// subject is a user as RBAC names it.
-func subject(user string) rbacv1.Subject {
-	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
-		if namespace, name, both := strings.Cut(account, ":"); both {
-			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
-		}
-	}
-	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
 }
 
 // claim reads the claim that the path names.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -191,21 +190,12 @@ func subjects(ctx context.Context, c client.Client, o *claimOptions) ([]rbacv1.S
 	}
 	var out []rbacv1.Subject
 	for _, user := range users {
-		out = append(out, subject(user))
+		out = append(out, hivev1.ClaimSubject(user))
 	}
 	for _, group := range o.groups {
 		out = append(out, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
 	}
 	return out, nil
-}
-
-func subject(user string) rbacv1.Subject {
-	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
-		if namespace, name, both := strings.Cut(account, ":"); both {
-			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
-		}
-	}
-	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
 }
 
 // interval between two looks at a claim.

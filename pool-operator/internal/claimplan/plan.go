@@ -12,6 +12,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
+	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
 // Plan returns the next step of the claim as of now.
@@ -161,7 +162,7 @@ func (s *Snapshot) queue(now time.Time) Decision {
 	waiting := poolview.Waiting(now, append(others, self), s.Clusters)
 	matching := assign(waiting, free, s.pool().ClaimPolicy)
 	wait := s.explain(now, waiting, free)
-	d := Decision{Status: s.report(now, wait), RequeueAfter: earliest(leaving, s.refreshIn(now, wait))}
+	d := Decision{Status: s.report(now, wait), RequeueAfter: requeue.Sooner(leaving, s.refreshIn(now, wait))}
 	if cluster, ok := matching[s.Claim.UID]; ok {
 		_, why := choice(s.pool().ClaimPolicy)
 		d.Action = AssignCluster{Cluster: cluster, Why: why}
@@ -189,12 +190,4 @@ func (s *Snapshot) HasOwn() bool { return s.Own != nil && s.Own.Records(s.Claim)
 // PoolKey identifies the pool that the claim names.
 func (s *Snapshot) PoolKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Claim.Namespace, Name: s.Claim.Spec.ClusterPoolName}
-}
-
-// earliest returns the smaller of two durations of which 0 means never.
-func earliest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

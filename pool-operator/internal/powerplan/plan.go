@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
 // mirrorAfter is how long after a claim status.claimedTimestamp is written at the latest. An earlier write of the status includes it, so that it rarely costs a write of its own.
@@ -61,7 +62,7 @@ func Plan(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 	d := power(now, cd)
 	if due := mirrorDue(cd); !due.IsZero() && d.Why != WhyDeleting && !hivev1.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) {
 		if now.Before(due) {
-			d.RequeueAfter = earliest(d.RequeueAfter, due.Sub(now))
+			d.RequeueAfter = requeue.Sooner(d.RequeueAfter, due.Sub(now))
 		} else {
 			d.MirrorClaim = cd.Spec.ClusterPoolRef.ClaimedTimestamp
 		}
@@ -141,12 +142,4 @@ func mirrorDue(cd *hivev1.ClusterDeployment) time.Time {
 		return time.Time{}
 	}
 	return ref.ClaimedTimestamp.Add(mirrorAfter)
-}
-
-// earliest returns the smaller of two durations of which 0 means never.
-func earliest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

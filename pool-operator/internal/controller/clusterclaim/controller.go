@@ -17,6 +17,7 @@ import (
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
+	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
 // FieldOwner owns what this controller writes: a claim's cluster, finalizer and status, the claim in a cluster, and the rights of the claim's subjects.
@@ -105,16 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !p.ended {
 		err = errors.Join(err, r.report(ctx, p, decision, err))
 	}
-	decision.RequeueAfter = sooner(decision.RequeueAfter, again)
+	decision.RequeueAfter = requeue.Sooner(decision.RequeueAfter, again)
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
-}
-
-// sooner returns the smaller of two delays of which 0 means never.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // pass is one reconciliation of one claim: the snapshot, brought up to date by every action.

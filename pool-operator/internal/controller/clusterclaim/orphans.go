@@ -19,6 +19,7 @@ import (
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
+	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
 // releaseOrphans looks after clusters that record a claim of this name which does not exist any more: because it was deleted by force, because it was not restored yet, or because a pass
@@ -38,7 +39,7 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 		if err == nil && member {
 			var wait time.Duration
 			wait, err = r.releaseOrphan(ctx, key, cd)
-			again = sooner(again, wait)
+			again = requeue.Sooner(again, wait)
 		}
 		failures = append(failures, err)
 	}

@@ -18,6 +18,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
 // FieldOwner is the field owner of everything that this controller writes.
@@ -152,12 +153,12 @@ func (r *Reconciler) carryOut(ctx context.Context, pass *pass, decision poolplan
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	result.RequeueAfter = sooner(result.RequeueAfter, delay)
+	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, delay)
 	again, err := r.execute(ctx, pass, decision.Actions, hold)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	result.RequeueAfter = sooner(result.RequeueAfter, again)
+	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, again)
 	return result, nil
 }
 
@@ -168,14 +169,6 @@ func (r *Reconciler) poolGone(ctx context.Context, req ctrl.Request, err error) 
 	}
 	r.memory.forget(req.NamespacedName)
 	return r.sweep(ctx, req.NamespacedName)
-}
-
-// sooner returns the earlier of two delays, of which 0 means never.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
 }
 
 // event reports an outcome on the pool.

@@ -24,6 +24,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
 var (
@@ -78,7 +79,7 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		})
 	}
 	wait.Wait()
-	return sooner(again, r.afterSkip(p, skipped)), errors.Join(errs...)
+	return requeue.Sooner(again, r.afterSkip(p, skipped)), errors.Join(errs...)
 }
 
 // Delays of a pass that skipped an action because of what this process remembers.
