@@ -144,7 +144,7 @@ func createClaim(v *visit) error {
 		return err
 	}
 	name := v.r.PostFormValue("claim")
-	if !strings.HasPrefix(name, pool.Name[:min(len(pool.Name), 57)]+"-") || len(kubevalidation.IsDNS1123Subdomain(name)) > 0 {
+	if !strings.HasPrefix(name, hivev1.ClaimNamePrefix(pool.Name)) || len(kubevalidation.IsDNS1123Subdomain(name)) > 0 {
 		return &refusal{http.StatusBadRequest, t("error.form")}
 	}
 	c, err := v.cluster()

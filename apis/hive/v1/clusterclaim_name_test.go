@@ -21,6 +21,7 @@ func TestNamesOfClaimsAreValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := NewClaimName(c.pool)
 			assert.True(t, strings.HasPrefix(claim, c.start), claim)
+			assert.Equal(t, c.start, ClaimNamePrefix(c.pool))
 			assert.Len(t, claim, len(c.start)+5)
 			assert.Empty(t, validation.IsDNS1123Subdomain(claim))
 			assert.LessOrEqual(t, len(claim), validation.LabelValueMaxLength)
