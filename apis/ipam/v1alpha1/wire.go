@@ -23,6 +23,14 @@ const (
 	IPAddressFinalizer = "ipaddress.ipam.metal3.io"
 )
 
+// Finalizers that the operator puts on objects of ipam.cluster.x-k8s.io.
+const (
+	// ContractClaimFinalizer keeps an IPAddressClaim of Cluster API until its address is given back.
+	ContractClaimFinalizer = "ipam.metal3.io/ipaddressclaim"
+	// ContractAddressFinalizer keeps an IPAddress of Cluster API while its claim has it.
+	ContractAddressFinalizer = "ipam.metal3.io/ipaddress"
+)
+
 // Labels and annotations on the objects of this group.
 const (
 	// ClusterNameLabel names the Cluster that a pool, a claim or an address belongs to.
@@ -31,6 +39,8 @@ const (
 	ProviderLabel = "cluster.x-k8s.io/provider"
 	// ProviderName is the value of ProviderLabel.
 	ProviderName = "ipam-metal3"
+	// WatchFilterLabel names the instance of a provider that serves an object, where several run in one cluster.
+	WatchFilterLabel = "cluster.x-k8s.io/watch-filter"
 	// PausedAnnotation, with any value, stops everything for an object that carries it, and for what belongs to it.
 	PausedAnnotation = "cluster.x-k8s.io/paused"
 	// DeleteForMoveAnnotation marks an object that is deleted here because it lives on in another management cluster.

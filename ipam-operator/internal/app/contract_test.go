@@ -149,7 +149,7 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	address := w.contractAddress("same-name")
 	assert.Equal(t, "10.0.0.11", ipOf(address), "an address given back by a claim of one kind wakes one of the other kind")
 	assert.Equal(t, "p-10-0-0-11", address.GetName())
-	assert.Equal(t, []string{ipaddressclaim.AddressFinalizer}, address.GetFinalizers())
+	assert.Equal(t, []string{ipamv1.ContractAddressFinalizer}, address.GetFinalizers())
 	owners := address.GetOwnerReferences()
 	require.Len(t, owners, 2)
 	assert.True(t, *owners[0].Controller && *owners[0].BlockOwnerDeletion && !*owners[1].Controller && *owners[1].BlockOwnerDeletion)
@@ -184,13 +184,13 @@ func TestAddressesOfAFormerManagerOutliveTheirPool(t *testing.T) {
 				w.change(pool, func() { pool.Finalizers = []string{ipamv1.IPPoolFinalizer} })
 			}
 			claim := w.addressClaim("old", "p", nil)
-			w.change(claim, func() { claim.SetFinalizers([]string{ipaddressclaim.ClaimFinalizer}) })
+			w.change(claim, func() { claim.SetFinalizers([]string{ipamv1.ContractClaimFinalizer}) })
 			address := w.contractObject("IPAddress", "p-10-0-0-10")
 			address.SetOwnerReferences([]metav1.OwnerReference{
 				{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPPool", Name: "p", UID: pool.UID},
 				{APIVersion: claim.GetAPIVersion(), Kind: "IPAddressClaim", Name: "old", UID: claim.GetUID()},
 			})
-			address.SetFinalizers([]string{ipaddressclaim.AddressFinalizer})
+			address.SetFinalizers([]string{ipamv1.ContractAddressFinalizer})
 			address.Object["spec"] = map[string]any{
 				"address": "10.0.0.10", "prefix": int64(24), "claimRef": map[string]any{"name": "old"},
 				"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"},
@@ -303,8 +303,8 @@ func TestAddressesWithoutAClaimOfTheContractAreReleased(t *testing.T) {
 		return address
 	}
 	byHand := bring("10.0.0.18", "missing")
-	w.gone(bring("10.0.0.19", "missing", ipaddressclaim.AddressFinalizer))
-	w.gone(bring("10.0.0.20", "a", ipaddressclaim.AddressFinalizer))
+	w.gone(bring("10.0.0.19", "missing", ipamv1.ContractAddressFinalizer))
+	w.gone(bring("10.0.0.20", "a", ipamv1.ContractAddressFinalizer))
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(byHand), byHand), "an address that a user has made stays")
 	assert.Equal(t, had.GetUID(), w.contractAddress("a").GetUID())
 	w.delete(byHand)
@@ -351,7 +351,7 @@ func TestAClaimOfTheContractWaitsForItsCluster(t *testing.T) {
 	w.pause(cluster, false)
 	w.contractAddress("a")
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
-	assert.Equal(t, []string{ipaddressclaim.ClaimFinalizer}, claim.GetFinalizers())
+	assert.Equal(t, []string{ipamv1.ContractClaimFinalizer}, claim.GetFinalizers())
 	w.delete(claim)
 	w.gone(claim)
 	w.settled()

@@ -12,13 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
-	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
 // label gives an object to the instance of a filter.
 func (w *testEnv) label(obj client.Object, filter string) {
 	w.t.Helper()
-	patch := `{"metadata":{"labels":{"` + capi.WatchFilterLabel + `":"` + filter + `"}}}`
+	patch := `{"metadata":{"labels":{"` + ipamv1.WatchFilterLabel + `":"` + filter + `"}}}`
 	require.NoError(w.t, w.user.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 

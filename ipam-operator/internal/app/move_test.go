@@ -23,7 +23,6 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
 )
 
 // mark does what a mover does to an object before it deletes it.
@@ -195,7 +194,7 @@ func TestAMovedClaimOfTheContractKeepsItsAddressBeforeTheWatchShowsIt(t *testing
 	for i, name := range []string{"a", "b"} {
 		claim := w.addressClaim(name, "p", nil)
 		address := w.contractObject("IPAddress", fmt.Sprint("p-10-0-0-10", i))
-		address.SetFinalizers([]string{ipaddressclaim.AddressFinalizer})
+		address.SetFinalizers([]string{ipamv1.ContractAddressFinalizer})
 		address.SetOwnerReferences([]metav1.OwnerReference{
 			{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID},
 			{APIVersion: claim.GetAPIVersion(), Kind: "IPAddressClaim", Name: name, UID: claim.GetUID()},

@@ -57,7 +57,7 @@ func ParseOptions(arguments []string) (Options, error) {
 
 func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Namespace, "namespace", "", "reconcile objects of this namespace only; empty for all namespaces")
-	flags.StringVar(&o.WatchFilter, "watch-filter", "", "serve only objects whose label "+capi.WatchFilterLabel+" has this value; empty for all")
+	flags.StringVar(&o.WatchFilter, "watch-filter", "", "serve only objects whose label "+ipamv1.WatchFilterLabel+" has this value; empty for all")
 	flags.IntVar(&o.ClaimWorkers, "claim-workers", 50, "number of claims served in parallel")
 	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools whose status is written in parallel")
 	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "minimum interval between status writes of one pool; slow writes extend it, up to ten times")

@@ -20,7 +20,6 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
-	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
@@ -32,7 +31,7 @@ func (w *testEnv) allOptions() Options {
 }
 
 func (w *testEnv) ofThisTestEnv() map[string]string {
-	return map[string]string{capi.WatchFilterLabel: w.namespace}
+	return map[string]string{ipamv1.WatchFilterLabel: w.namespace}
 }
 
 // tenant makes another namespace.

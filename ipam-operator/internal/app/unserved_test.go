@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
 )
 
 // TestClaimsOfPoolsThatAreNotServedStopNoNamespace has claims of both kinds name a pool of another provider, with and without a finalizer of this operator, and deletes
@@ -30,7 +29,7 @@ func TestClaimsOfPoolsThatAreNotServedStopNoNamespace(t *testing.T) {
 	}
 	plain, kept := foreign("plain"), foreign("kept", ipamv1.IPClaimFinalizer)
 	contract := w.contractObject("IPAddressClaim", "kept")
-	contract.SetFinalizers([]string{ipaddressclaim.ClaimFinalizer})
+	contract.SetFinalizers([]string{ipamv1.ContractClaimFinalizer})
 	contract.Object["spec"] = map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "theirs"}}
 	require.NoError(t, w.user.Create(t.Context(), contract))
 	for _, obj := range []client.Object{kept, contract} {

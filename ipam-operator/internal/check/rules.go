@@ -25,9 +25,6 @@ import (
 // managerPrefix begins the field managers of the operator.
 const managerPrefix = "ipam-operator"
 
-// contractFinalizer keeps an IPAddressClaim until its address is given back.
-const contractFinalizer = "ipam.metal3.io/ipaddressclaim"
-
 // layoutsOf parses the specs of all pools. The strategy decides which address is chosen, and nothing that is checked.
 func (o *objects) layoutsOf() map[types.NamespacedName]*allocate.Layout {
 	out := map[types.NamespacedName]*allocate.Layout{}
@@ -149,7 +146,7 @@ func (o *objects) unservedFindings() []Finding {
 	}
 	for _, key := range sorted(o.contract.foreign) {
 		claim := o.contract.foreign[key]
-		unserved(contractClaimKind, claim, contractFinalizer, text(claim, "spec", "poolRef", "kind")+" of "+text(claim, "spec", "poolRef", "apiGroup"))
+		unserved(contractClaimKind, claim, ipamv1.ContractClaimFinalizer, text(claim, "spec", "poolRef", "kind")+" of "+text(claim, "spec", "poolRef", "apiGroup"))
 	}
 	return out
 }

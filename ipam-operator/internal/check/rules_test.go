@@ -130,7 +130,7 @@ func TestEachRule(t *testing.T) {
 		},
 		"a finalizer on an IPAddressClaim that is not served": {
 			objects: []client.Object{
-				ofContract(contractClaimKind, "a", map[string]any{"poolRef": elsewhere}, contractFinalizer), ofContract(contractClaimKind, "b", map[string]any{"poolRef": elsewhere}),
+				ofContract(contractClaimKind, "a", map[string]any{"poolRef": elsewhere}, ipamv1.ContractClaimFinalizer), ofContract(contractClaimKind, "b", map[string]any{"poolRef": elsewhere}),
 			},
 			want: []string{"mismatch  IPAddressClaim ns/a: carries the finalizer ipam.metal3.io/ipaddressclaim, and its pool is of kind InClusterIPPool of ipam.cluster.x-k8s.io, which is not served"},
 		},

@@ -22,7 +22,6 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
-	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
 // NewNamespace is an empty Namespace: its metadata is all that is read.
@@ -80,7 +79,7 @@ func labelsFor(subject *Subject) map[string]string {
 		return maps.Clone(labels)
 	}
 	out := map[string]string{ipamv1.ClaimNamespaceLabel: subject.Claim.Tenant}
-	for _, name := range []string{ipamv1.ClusterNameLabel, capi.WatchFilterLabel} {
+	for _, name := range []string{ipamv1.ClusterNameLabel, ipamv1.WatchFilterLabel} {
 		if value, ok := labels[name]; ok {
 			out[name] = value
 		}

@@ -15,7 +15,7 @@ import (
 const pausedByClaim = "ipclaim"
 
 // followed are the labels that an IPClaim loses with the claim that it was made for: they say who serves it, and which Cluster stops it.
-func followed() []string { return []string{ipamv1.ClusterNameLabel, "cluster.x-k8s.io/watch-filter"} }
+func followed() []string { return []string{ipamv1.ClusterNameLabel, ipamv1.WatchFilterLabel} }
 
 // newChild is the IPClaim that serves an additional address of a claim.
 func newChild(claim *ipamv1.IPClaim, address ipamv1.AdditionalAddress) *ipamv1.IPClaim {

@@ -64,7 +64,7 @@ func (k *claims) own(ctx context.Context, claim *unstructured.Unstructured, lock
 	}
 	before, made := address.DeepCopy(), k.newAddress(claim, lock)
 	address.SetOwnerReferences(made.GetOwnerReferences())
-	controllerutil.AddFinalizer(address, AddressFinalizer)
+	controllerutil.AddFinalizer(address, ipamv1.ContractAddressFinalizer)
 	err := k.client.Patch(ctx, address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 	if err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("adopting address %s: %w", address.GetName(), err)
@@ -78,7 +78,7 @@ func (k *claims) newAddress(claim *unstructured.Unstructured, lock *ipamv1.IPAdd
 	address.SetNamespace(lock.Namespace)
 	address.SetName(lock.Name)
 	address.SetLabels(claim.GetLabels())
-	address.SetFinalizers([]string{AddressFinalizer})
+	address.SetFinalizers([]string{ipamv1.ContractAddressFinalizer})
 	owners := []metav1.OwnerReference{{
 		APIVersion: claim.GetAPIVersion(), Kind: ClaimKind, Name: claim.GetName(), UID: claim.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true),
 	}}

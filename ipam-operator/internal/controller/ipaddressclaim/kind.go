@@ -38,10 +38,6 @@ const (
 	ClaimKind = "IPAddressClaim"
 	// AddressKind is an address that a claim has.
 	AddressKind = "IPAddress"
-	// ClaimFinalizer keeps a claim until its address is given back.
-	ClaimFinalizer = "ipam.metal3.io/ipaddressclaim"
-	// AddressFinalizer keeps an address while its claim has it.
-	AddressFinalizer = "ipam.metal3.io/ipaddress"
 	// FieldOwner is the name that writes of this controller carry.
 	FieldOwner = "ipam-operator/ipaddressclaim"
 )
@@ -76,11 +72,11 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*engine.Su
 		return nil, client.IgnoreNotFound(err)
 	}
 	pool, ok := servedPool(claim)
-	if !ok && !slices.Contains(claim.GetFinalizers(), ClaimFinalizer) {
+	if !ok && !slices.Contains(claim.GetFinalizers(), ipamv1.ContractClaimFinalizer) {
 		return nil, nil
 	}
 	claim = claim.DeepCopy()
-	s := engine.NewSubject(claim, claim.GetAPIVersion(), ClaimKind, ClaimFinalizer)
+	s := engine.NewSubject(claim, claim.GetAPIVersion(), ClaimKind, ipamv1.ContractClaimFinalizer)
 	if !ok {
 		s.Claim.Unserved = true
 		s.Foreign = fmt.Sprintf("The claim names a pool of kind %s of %s, which ipam-operator does not serve",
@@ -253,7 +249,7 @@ func (k *claims) unprotect(ctx context.Context, address *unstructured.Unstructur
 	key, uid := client.ObjectKeyFromObject(address), address.GetUID()
 	before, after := address.GetFinalizers(), []string{}
 	for _, finalizer := range before {
-		if finalizer != AddressFinalizer {
+		if finalizer != ipamv1.ContractAddressFinalizer {
 			after = append(after, finalizer)
 		}
 	}

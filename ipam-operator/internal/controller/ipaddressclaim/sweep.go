@@ -69,7 +69,7 @@ func (c *Controller) hold(ctx context.Context, address *unstructured.Unstructure
 
 // isStray reports whether an address is one of this operator and no claim has it. One without any owner whose claim is not there was restored and waits for it. Where the cache says so, the API server is asked.
 func (k *claims) isStray(ctx context.Context, address *unstructured.Unstructured) (bool, error) {
-	if _, ours := servedPool(address); !ours || !slices.Contains(address.GetFinalizers(), AddressFinalizer) {
+	if _, ours := servedPool(address); !ours || !slices.Contains(address.GetFinalizers(), ipamv1.ContractAddressFinalizer) {
 		return false, nil
 	}
 	if isUnowned(address) {
