@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// deployment writes a Deployment with the values that every operator has. That of discovery images takes its own from .Values.images.
+// deployment writes a Deployment with the values that every operator has. The Deployment of discovery images takes its own from .Values.images.
 func (s source) deployment(object *unstructured.Unstructured) (string, error) {
 	values, arguments, mounts := ".Values", "arguments", "mounts"
 	if object.GetName() != s.operator {

@@ -36,7 +36,7 @@ const (
 // KubeletCertificate is what an installed system says, with each poll, of the client certificate of its kubelet. A system that says nothing is no node, or has an older agent.
 type KubeletCertificate string
 
-// What there is of a certificate.
+// States of a certificate.
 const (
 	CertificateValid   KubeletCertificate = "valid"
 	CertificateExpired KubeletCertificate = "expired"

@@ -152,7 +152,7 @@ func (d *discovery) overlay(env *domain.InfraEnv) (image.Overlay, error) {
 	return overlay, nil
 }
 
-// check says whether there can be an image of an InfraEnv. Which live images there are, is known where they are served; a service without images, nil, makes none.
+// check says whether there can be an image of an InfraEnv. The process that serves live images knows which there are; a service without images, nil, makes none.
 func (d *discovery) check(env *domain.InfraEnv) error {
 	if d == nil {
 		return nil

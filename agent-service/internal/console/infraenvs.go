@@ -143,7 +143,7 @@ type infraEnvPage struct {
 	Said string
 }
 
-// Wipes are what the wipe policy may be changed to. That of a custom resource is a part of its spec, which would win.
+// Wipes are what the wipe policy may be changed to. It is empty for a custom resource, whose spec would win.
 func (p *infraEnvPage) Wipes() []api.OnReleaseWipe {
 	if p.CustomResource.Name != "" {
 		return nil

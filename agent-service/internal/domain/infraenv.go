@@ -28,7 +28,7 @@ type Proxy struct {
 
 // InfraEnv boots any number of hosts with one image.
 type InfraEnv struct {
-	// ID is a UUID. That of a custom resource is the resource's UID, so that making it twice makes one.
+	// ID is a UUID. For a custom resource it is the UID of the resource, so that making it twice makes one.
 	ID   string
 	Name string
 	Owner

@@ -300,7 +300,7 @@ func sameMinor(one, other string) bool {
 	return err == nil && a.Major() == b.Major() && a.Minor() == b.Minor() && a.PreRelease() == "" && b.PreRelease() == ""
 }
 
-// CheckJoin is why a free host cannot be installed for a cluster that is installed already, nil where it can be. What else is in its way, validations say when it is bound.
+// CheckJoin is why a free host cannot be installed for a cluster that is installed already, nil where it can be. Validations say what else is in its way when it is bound.
 func (r *Rules) CheckJoin(h *domain.Host, c *domain.Cluster) error {
 	if !hardware.Fits(h.Summary.CPUArchitecture, c.CPUArchitecture) {
 		return domain.Refuse(domain.Conflict, "ArchitectureMismatch", "it has architecture %s, the cluster has %s", h.Summary.CPUArchitecture, c.CPUArchitecture)

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. What machines said and got of it is kept.
+// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Reports of the machine, and its certificates, are kept.
 func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
 		h.Node.WasReady = h.Node.WasReady || h.Node.Ready || node.Ready

@@ -3,7 +3,7 @@
 
 // Package admission refuses a second BareMetalHost of one boot MAC or management controller, from any client, and a host whose machine Ironic has
 // discovered with a driver that reaches no management controller. It reserves the boot MAC of each admitted host by the same rule as discovery, so that two
-// requests at the same moment cannot both be admitted, and records which user approves a host. That discovery makes no second host does not rest on it.
+// requests at the same moment cannot both be admitted, and records which user approves a host. Discovery makes no second host without it, either.
 package admission
 
 import (

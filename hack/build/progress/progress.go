@@ -57,7 +57,7 @@ func (b Build) Run(ctx context.Context) error {
 			return err
 		}
 		defer end()
-		// What was compiled meanwhile is cached now.
+		// Packages that were compiled meanwhile are cached now.
 		if err := b.look(ctx, view); err != nil {
 			return err
 		}

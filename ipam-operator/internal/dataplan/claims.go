@@ -97,7 +97,7 @@ func (c *Claim) refused() string {
 	return ""
 }
 
-// given is the address that a claim has got, as it is rendered. That of Cluster API's contract has no name servers.
+// given is the address that a claim has got, as it is rendered. An address of Cluster API's contract has no name servers.
 func (c *Claim) given() (render.Address, error) {
 	switch address := c.Address.(type) {
 	case *ipamv1.IPAddress:

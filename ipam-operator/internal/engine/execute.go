@@ -323,7 +323,7 @@ func (e *executor) publish(ctx context.Context, subject *Subject, address *ipamv
 	return e.setFinalizer(ctx, subject, true)
 }
 
-// releaseUnlessHad gives an address back whose claim is gone. That a write found nothing says less: the kind may not be served for the moment, or an object
+// releaseUnlessHad gives an address back whose claim is gone. A write that found nothing says less: the kind may not be served for the moment, or an object
 // beside the claim was on its way out. Such an address may be in use.
 func (e *executor) releaseUnlessHad(ctx context.Context, address *ipamv1.IPAddress, cause error) error {
 	had, err := e.Kind.Has(ctx, address, true)

@@ -42,7 +42,7 @@ func recordOf(address *ipamv1.IPAddress) space.Record {
 	}
 }
 
-// ReleasedAt is when an address was released that stays taken for as long as its pool says; zero for any other. That is when it was deleted, unless its claim had it then.
+// ReleasedAt is when an address was released that stays taken for as long as its pool says; zero for any other. It was released when it was deleted, unless its claim had it then.
 func ReleasedAt(address *ipamv1.IPAddress) time.Time {
 	if address.DeletionTimestamp.IsZero() || capi.IsLeftBehind(address) {
 		return time.Time{}
@@ -202,8 +202,8 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 	}
 }
 
-// PoolChanged reports whether an update of a pool can change what is decided about its claims. That addresses are taken or given back, which its status shows, is
-// known earlier.
+// PoolChanged reports whether an update of a pool can change what is decided about its claims. Its status is left out: the operator
+// knows earlier which addresses are taken or given back.
 func PoolChanged(before, after client.Object) bool {
 	return before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() || capi.HoldChanged(before, after) ||
 		len(before.GetFinalizers()) != len(after.GetFinalizers()) || !maps.Equal(before.GetLabels(), after.GetLabels())

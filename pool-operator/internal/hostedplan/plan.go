@@ -110,7 +110,7 @@ func planPaused(now time.Time, s Snapshot, status *hivev1.ClusterDeploymentStatu
 	return d
 }
 
-// renewed has what the cluster is reached with made anew first, when that is outdated and something runs or is to be handed out, and what it pulls images with. A start does so by itself. What is
+// renewed has what the cluster is reached with made anew first, when that is outdated and something runs or is to be handed out, and what it pulls images with. A start does so by itself. A cluster that is
 // about to end needs neither, and must not wait for what may be refused.
 func renewed(s Snapshot, d Decision) Decision {
 	if slices.ContainsFunc(d.Actions, ends) {
@@ -141,7 +141,7 @@ func ends(action Action) bool {
 	return false
 }
 
-// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began. What is about to lose its
+// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, its identity without its data, or something that another replica began. A cluster that is about to lose its
 // data is as good as lost while it has no user: a claim gets another cluster.
 func dataIsHere(s Snapshot) bool {
 	metadata := s.Cluster.Spec.ClusterMetadata

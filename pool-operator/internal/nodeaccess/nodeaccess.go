@@ -86,7 +86,7 @@ func Apply(ctx context.Context, kubeconfig []byte, s Settings) error {
 	return nil
 }
 
-// Lost says whether one of the objects is missing in the cluster that the administrator's kubeconfig opens. What is in those that are there is not compared.
+// Lost says whether one of the objects is missing in the cluster that the administrator's kubeconfig opens. The content of those that are there is not compared.
 func Lost(ctx context.Context, kubeconfig []byte, s Settings) (bool, error) {
 	list, err := Objects(s)
 	if err != nil {

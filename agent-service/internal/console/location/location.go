@@ -51,7 +51,7 @@ func SignInFor(next string) string {
 	return SignIn + "?" + url.Values{NextField: {next}}.Encode()
 }
 
-// Page is the address of the page that a request is of. That of a part of a page may be no page.
+// Page is the address of the page that a request is of. The address of a part of a page may be no page.
 func Page(r *http.Request) string {
 	if at, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil && Local(at.RequestURI()) == at.RequestURI() {
 		return at.RequestURI()

@@ -39,7 +39,7 @@ type Filter struct {
 	Page int
 }
 
-// Read returns the filter of an address. What it cannot mean is left out.
+// Read returns the filter of an address. Values without a meaning are left out.
 func Read(q url.Values) Filter {
 	f := Filter{Group: q.Get("state"), Search: strings.TrimSpace(q.Get("search")), Labels: strings.TrimSpace(q.Get("labels"))}
 	if role := q.Get("role"); slices.Contains(Roles, role) {

@@ -99,7 +99,7 @@ func addressPools(infraEnv *agentv1.InfraEnv) []string {
 	return names
 }
 
-// observeAddresses reads how many addresses there are for the machines that the pool may take. What an IPPool says is of a moment ago: those that bound machines wait for, or have since,
+// observeAddresses reads how many addresses there are for the machines that the pool may take. The status of an IPPool is of a moment ago: addresses that bound machines wait for, or have since,
 // are not free. A free machine that this process changed since counts as bound: the cache may not show it yet.
 func (r *Reconciler) observeAddresses(ctx context.Context, seen *snapshot) error {
 	seen.addresses = nil

@@ -34,7 +34,7 @@ func Operations(description *openapi3.T) map[string]Operation {
 	found := map[string]Operation{}
 	for path, item := range description.Paths.Map() {
 		for method, spec := range item.Operations() {
-			// Who calls is known before a request is compared with the description: that would read the body once more for each scheme.
+			// The caller is known before a request is compared with the description, which would read the body once more for each scheme.
 			unsecured := *spec
 			unsecured.Security = openapi3.NewSecurityRequirements()
 			o := Operation{ID: spec.OperationID, path: path, item: item, spec: &unsecured, document: description}

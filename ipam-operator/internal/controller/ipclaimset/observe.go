@@ -70,7 +70,7 @@ func (r *Reconciler) child(ctx context.Context, claim *ipamv1.IPClaim, address s
 	return child, nil
 }
 
-// poolOf is where the address of an IPClaim comes from; nil where there is none. That of one that chooses its pool stands in its IPAddress, which is read once.
+// poolOf is where the address of an IPClaim comes from; nil where there is none. A claim that chooses its pool has it in its IPAddress, which is read once.
 func (r *Reconciler) poolOf(ctx context.Context, claim *ipamv1.IPClaim, entry setplan.Entry) (*ipamv1.PoolReference, error) {
 	if entry.Child == nil || entry.Child.Status.Address == nil {
 		return nil, nil

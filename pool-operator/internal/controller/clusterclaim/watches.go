@@ -175,8 +175,8 @@ func (r *Reconciler) onPools() handler.EventHandler {
 	}
 }
 
-// onNamespaces wakes the claims that a cluster matters to when its namespace starts or ceases to prove whose it is. That of a new cluster is there before the cluster, which wakes
-// them itself.
+// onNamespaces wakes the claims that a cluster matters to when its namespace starts or ceases to prove whose it is. The namespace of a new cluster is there before the cluster, which
+// wakes them itself.
 func (r *Reconciler) onNamespaces() handler.EventHandler {
 	wake := func(ctx context.Context, q queue, name string) {
 		cd := &hivev1.ClusterDeployment{}

@@ -129,7 +129,7 @@ func (r *InstallReconciler) settle(ctx context.Context, cluster *hivev1.ClusterD
 	return installplan.Plan(r.Clock.Now(), snapshot), nil
 }
 
-// observe reads the install object, whatever its kind. That it is missing, or may not be read, is an observation and no error.
+// observe reads the install object, whatever its kind. An object that is missing, or may not be read, is an observation and no error.
 func (r *InstallReconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeployment) (installplan.Snapshot, error) {
 	ref := cluster.Spec.ClusterInstallRef
 	snapshot := installplan.Snapshot{Cluster: cluster}

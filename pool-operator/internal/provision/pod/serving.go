@@ -28,7 +28,7 @@ const (
 	renewBefore = 120 * 24 * time.Hour
 )
 
-// What the Secret says of the data once the cluster has been ready, and the variable of etcd's container that has it.
+// Key of the Secret that says, once the cluster has been ready, that there is data, and the variable of etcd's container that has it.
 const (
 	stateKey      = "etcd-initial-cluster-state"
 	stateExisting = "existing"
