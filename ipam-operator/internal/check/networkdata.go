@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
 
 // networkData is templates, claims and data of network data, and which of the Secrets that data names are missing.
@@ -69,16 +70,10 @@ func (n *networkData) readSecrets(ctx context.Context, reader client.Reader) err
 
 // secretsOf are the Secrets that must be there.
 func secretsOf(data *infrav1.Metal3Data) []string {
-	var out []string
 	if !data.Status.Ready {
 		return nil
 	}
-	for _, ref := range []*infrav1.SecretReference{data.Spec.MetaData, data.Spec.NetworkData} {
-		if ref != nil && ref.Name != "" {
-			out = append(out, ref.Name)
-		}
-	}
-	return out
+	return dataplan.SecretsOf(data)
 }
 
 func (o *objects) networkDataFindings() []Finding {
