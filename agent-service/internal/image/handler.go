@@ -37,7 +37,7 @@ type Options struct {
 type Handler struct {
 	Options
 	// Requests, Renders, and Failures count requests for images and parts of them, overlays that were rendered, and requests that could not be served
-	// through no fault of who asked.
+	// through no fault of the client.
 	Requests, Renders, Failures atomic.Int64
 
 	cache cache
