@@ -3,11 +3,7 @@
 
 package provision
 
-import (
-	"errors"
-
-	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-)
+import hivev1 "github.com/muster-io/muster/apis/hive/v1"
 
 // Reason is why a hosted cluster is not what was asked for. The set is closed; the value appears as a condition reason.
 type Reason string
@@ -61,15 +57,4 @@ func (p *Problem) Error() string { return p.Message }
 func StorageFull(where, socket string) *Problem {
 	return &Problem{Reason: ReasonDiskFull, Component: "etcd", Message: "etcd has reached the quota of its database and refuses every write (alarm NOSPACE): delete objects of the cluster that are not needed; " +
 		"ten minutes later run `etcdctl defrag` and then `etcdctl alarm disarm` with --endpoints=unix://" + socket + " " + where}
-}
-
-// AsProblem returns the Problem in err's chain; any other error becomes one of ReasonOther with its text. It returns nil for nil.
-func AsProblem(err error) *Problem {
-	if err == nil {
-		return nil
-	}
-	if p, ok := errors.AsType[*Problem](err); ok {
-		return p
-	}
-	return &Problem{Reason: ReasonOther, Message: err.Error()}
 }

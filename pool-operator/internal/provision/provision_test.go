@@ -5,7 +5,6 @@ package provision_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,13 +29,6 @@ func TestCredentialsDoNotPrint(t *testing.T) {
 		assert.NotContains(t, text, "the kubeconfig")
 		assert.NotContains(t, text, fmt.Sprintf("%x", "the password"))
 	}
-}
-
-func TestEveryErrorIsAProblem(t *testing.T) {
-	known := &provision.Problem{Reason: provision.ReasonDiskFull, Message: "there is no room"}
-	assert.Nil(t, provision.AsProblem(nil))
-	assert.Same(t, known, provision.AsProblem(fmt.Errorf("starting: %w", known)))
-	assert.Equal(t, &provision.Problem{Reason: provision.ReasonOther, Message: "odd"}, provision.AsProblem(errors.New("odd")))
 }
 
 // Each package beside the contract that is a runtime of hosted clusters passes it.

@@ -5,6 +5,7 @@ package process_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -41,7 +42,8 @@ func scripts(t *testing.T, root, etcd string) *process.Runtime {
 func start(t *testing.T, r *process.Runtime, ref provision.ClusterRef) *provision.Problem {
 	t.Helper()
 	if err := r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}); err != nil {
-		problem := provision.AsProblem(err)
+		problem, known := errors.AsType[*provision.Problem](err)
+		require.True(t, known, "%v", err)
 		seen, err := r.Observe(t.Context(), ref)
 		require.NoError(t, err)
 		assert.Equal(t, problem, seen.Problem, "the observation has the same problem")
