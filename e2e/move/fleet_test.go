@@ -294,7 +294,7 @@ func (f *fleet) same(before map[string]fact) {
 	require.Equal(f.t, before, after)
 }
 
-// contradictions runs the checker of the operator, as a user does, until it finds nothing.
+// noContradictions runs the checker of the operator, as a user does, until it finds nothing.
 func (f *fleet) noContradictions(p *plane) {
 	f.t.Helper()
 	var found []byte

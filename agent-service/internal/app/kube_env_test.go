@@ -243,7 +243,7 @@ func (c *cluster) infraEnv(name string, change ...func(*agentv1.InfraEnvSpec)) *
 	return infraEnv
 }
 
-// cluster makes a ClusterDeployment and its AgentClusterInstall in a namespace of their own.
+// deployment makes a ClusterDeployment and its AgentClusterInstall in a namespace of their own.
 func (c *cluster) deployment(change ...func(*hiveextv1.AgentClusterInstallSpec)) (*hivev1.ClusterDeployment, *hiveextv1.AgentClusterInstall) {
 	c.Helper()
 	namespace := c.newNamespace()

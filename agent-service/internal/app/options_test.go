@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestAWarningWithoutAuthenticationis logged, and the defaults accept only local clients.
+// TestAWarningWithoutAuthentication is logged, and the defaults accept only local clients.
 func TestAWarningWithoutAuthentication(t *testing.T) {
 	for name, c := range map[string]struct {
 		arguments []string

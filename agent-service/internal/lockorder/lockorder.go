@@ -28,7 +28,7 @@ func (s store) Update(ctx context.Context, do func(context.Context, transaction.
 	})
 }
 
-// transaction remembers what it has locked.
+// checkedTx remembers what it has locked.
 type checkedTx struct {
 	transaction.Tx
 	// begun is set by the first lock, and infraEnv by the first write of an InfraEnv: no other lock but that of the events follows.

@@ -81,7 +81,7 @@ type fake struct{ syncs int }
 func (f *fake) Sync()        { f.syncs++ }
 func (f *fake) Logs() []byte { return []byte("the kernel says") }
 
-// running is an agent with its API.
+// started is an agent that runs, with its API.
 type started struct {
 	*conductor
 	disk     string

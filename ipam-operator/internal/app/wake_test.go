@@ -93,7 +93,7 @@ func TestEverythingThatHoldsWakes(t *testing.T) {
 	}
 }
 
-// held are the objects that wait for the end of a hold.
+// heldObjects wait for the end of a hold.
 type heldObjects struct {
 	claim    *ipamv1.IPClaim
 	contract *unstructured.Unstructured

@@ -93,7 +93,6 @@ func TestARefusedClaimOfAnotherKindIsWokenByAnotherLayout(t *testing.T) {
 	assert.Empty(t, woken(q), "the layout is the same")
 }
 
-// TestAServedClaimTakesNoTurn frees an address while another one is on its way to the oldest claim.
 func TestClaimsThatAreBeingDeletedAreNotReadForEachFreeAddress(t *testing.T) {
 	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.3")})
 	s.claim("waiting")
@@ -108,6 +107,7 @@ func TestClaimsThatAreBeingDeletedAreNotReadForEachFreeAddress(t *testing.T) {
 	assert.ElementsMatch(t, []string{"leaving", "waiting"}, names(s.reconciler.pendingInPool(t.Context(), key("p"))))
 }
 
+// TestAServedClaimTakesNoTurn frees an address while another one is on its way to the oldest claim.
 func TestAServedClaimTakesNoTurn(t *testing.T) {
 	for _, at := range []string{"its address is made", "its status is written"} {
 		t.Run("while "+at, func(t *testing.T) {

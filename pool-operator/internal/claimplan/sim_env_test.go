@@ -194,7 +194,7 @@ func (r *replica) rightsOf(s *Snapshot, v state, namespace string) {
 
 func subjects() []rbacv1.Subject { return []rbacv1.Subject{{Kind: "User", Name: "ada"}} }
 
-// write counts a write and crashes when it is due.
+// wrote counts a write and crashes when it is due.
 func (r *replica) wrote() error {
 	r.writes++
 	if r.crashAfter == 0 {
