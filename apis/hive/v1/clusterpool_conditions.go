@@ -21,7 +21,7 @@ const (
 	ClusterPoolProvisioningHealthy = "ProvisioningHealthy"
 )
 
-// Reasons of ClusterPoolReady. The others are those of the condition that is in the way: ReasonMissing, ReasonMaxCapacity, ReasonInventoryExhausted, ReasonBackingOff, ReasonCircuitBreakerOpen.
+// Reasons of ClusterPoolReady. The others are those of the condition that is in the way: ReasonMissing, ReasonMaxCapacity, ReasonInvalid, ReasonInventoryExhausted, ReasonBackingOff, ReasonCircuitBreakerOpen.
 const (
 	// ReasonPoolFilled: as many unclaimed clusters are installed as the spec asks for.
 	ReasonPoolFilled = "Filled"

@@ -18,7 +18,7 @@ const (
 	WhyBelowTarget Why = "BelowTarget"
 	// WhyReleased: the claim that had the cluster is gone, or a user asked for its removal.
 	WhyReleased Why = "Released"
-	// WhyBroken: the cluster was not installed, or does not resume.
+	// WhyBroken: the cluster was not installed, does not resume, or misses its data.
 	WhyBroken Why = "Broken"
 	// WhyEntryRemoved: the inventory does not list the cluster's name any more.
 	WhyEntryRemoved Why = "EntryRemoved"
