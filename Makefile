@@ -221,7 +221,7 @@ $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	exit $$status
 
 # Tests whose packages' other tests run the same goroutines with the race detector run without it, which is several times faster: those
-# that live one life again and again, each time up to another write, and those of large files, of which it looks at each byte.
+# that run one scenario again and again and crash its process at another write each time, and those of large files, of which it looks at each byte.
 UNRACED := TestADeath|TestALargeFile
 
 $(addprefix unraced-,$(OPERATORS) hack/build): unraced-%: controlplane

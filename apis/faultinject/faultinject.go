@@ -60,23 +60,23 @@ func At(n int, late bool) *Injector {
 	return New(n, CrashBefore)
 }
 
-// CrashAfterEveryCall lives a life again and again as a subtest, which must not be parallel: its process crashes after the first call,
-// then after the second, until two processes in a row live to the end, so that no call is left out where some lives need fewer. A crash
+// CrashAfterEveryCall runs a scenario again and again as a subtest, which must not be parallel: its process crashes after the first call,
+// then after the second, until two runs in a row end without a crash, so that no call is left out where some runs need fewer. A crash
 // before a call leaves what one after the call before it leaves.
-func CrashAfterEveryCall(t *testing.T, live func(t *testing.T, i *Injector)) {
+func CrashAfterEveryCall(t *testing.T, scenario func(t *testing.T, i *Injector)) {
 	t.Helper()
 	for n, whole := 1, 0; whole < 2; n++ {
 		i := At(n, true)
 		ended := false
 		passed := t.Run(fmt.Sprintf("crash after call %d", n), func(t *testing.T) {
-			live(t, i)
+			scenario(t, i)
 			ended = true
 		})
 		switch {
 		case !passed:
 			return
 		case !ended:
-			t.Fatal("a life is skipped or parallel: whether its process crashed is not known yet")
+			t.Fatal("a scenario is skipped or parallel: whether its process crashed is not known yet")
 		case i.Crashed():
 			whole = 0
 		default:

@@ -34,7 +34,7 @@ const (
 	hostPath = "/etc/muster/host.json"
 	// addressPatience is how long the agent waits for a first address, and an installed system for its disk.
 	addressPatience = 60 * time.Second
-	// pause is between two lives of an agent that ends.
+	// pause is between two starts of an agent that ends.
 	pause = 5 * time.Second
 )
 
