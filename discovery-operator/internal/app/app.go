@@ -172,7 +172,7 @@ func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sourc
 		c = olderkinds.Client(c, "BareMetalHost", "HardwareData")
 	}
 	discovery := baremetalhostdiscovery.New(baremetalhostdiscovery.Deps{
-		Client: c, Live: mgr.GetAPIReader(), Events: recorder, Sources: from, Fleets: fleets, Counter: counters,
+		Client: c, Live: mgr.GetAPIReader(), Recorder: recorder, Sources: from, Fleets: fleets, Counter: counters,
 		Namespace: p.Namespace, ManageHosts: p.ManageHosts,
 	})
 	if err := discovery.SetupWithManager(mgr); err != nil {
@@ -182,7 +182,7 @@ func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sourc
 		return err
 	}
 	return wrap(p.hosts(mgr, baremetalhost.Deps{
-		Client: c, Live: mgr.GetAPIReader(), Events: recorder, Provisioners: from, Counter: counters,
+		Client: c, Live: mgr.GetAPIReader(), Recorder: recorder, Provisioners: from, Counter: counters,
 		Namespace: p.Namespace, Grace: reservation.Time, ManageHosts: p.ManageHosts,
 	}), "adding the controller of BareMetalHosts")
 }

@@ -25,7 +25,7 @@ func addAutoscaling(ctx context.Context, mgr ctrl.Manager, o Options, counters *
 		return wrap(err, "making a client without cache")
 	}
 	err = autoscale.SetupWithManager(ctx, mgr, autoscale.Deps{
-		Reader: mgr.GetCache(), Scales: plain.SubResource("scale"), Events: mgr.GetEventRecorder(name), Counter: counters,
+		Reader: mgr.GetCache(), Scales: plain.SubResource("scale"), Recorder: mgr.GetEventRecorder(name), Counter: counters,
 	})
 	return wrap(err, "adding the controllers of sets that follow hosts")
 }

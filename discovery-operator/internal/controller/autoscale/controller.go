@@ -40,9 +40,9 @@ type Deps struct {
 	// Reader reads from the cache.
 	Reader client.Reader
 	// Scales writes the scale subresource.
-	Scales  client.SubResourceWriter
-	Events  events.EventRecorder
-	Counter Counter
+	Scales   client.SubResourceWriter
+	Recorder events.EventRecorder
+	Counter  Counter
 }
 
 // Reconciler makes the sets of one kind follow hosts.
@@ -105,16 +105,16 @@ func (r *Reconciler) tell(ctx context.Context, set *unstructured.Unstructured, d
 	case scaleplan.MoreHosts, scaleplan.FewerHosts:
 		r.published.forget(client.ObjectKeyFromObject(set))
 		r.Counter.Scaled(d.Why == scaleplan.MoreHosts)
-		r.Events.Eventf(set, nil, corev1.EventTypeNormal, EventScaled, "Scale", "%s", d.Note)
+		r.Recorder.Eventf(set, nil, corev1.EventTypeNormal, EventScaled, "Scale", "%s", d.Note)
 		log.Info("set scaled", "replicas", d.Replicas, "why", d.Why)
 		return
 	case scaleplan.HealthyMachines:
 		if r.published.isNew(client.ObjectKeyFromObject(set), d.Note) {
-			r.Events.Eventf(set, nil, corev1.EventTypeWarning, EventHeld, "Scale", "%s", d.Note)
+			r.Recorder.Eventf(set, nil, corev1.EventTypeWarning, EventHeld, "Scale", "%s", d.Note)
 		}
 	case scaleplan.OtherAutoscaler, scaleplan.TemplateMissing, scaleplan.OtherInfrastructure, scaleplan.SelectorInvalid:
 		if r.published.isNew(client.ObjectKeyFromObject(set), d.Note) {
-			r.Events.Eventf(set, nil, corev1.EventTypeWarning, EventNotFollowing, "Scale", "%s", d.Note)
+			r.Recorder.Eventf(set, nil, corev1.EventTypeWarning, EventNotFollowing, "Scale", "%s", d.Note)
 		}
 	default:
 		r.published.forget(client.ObjectKeyFromObject(set))

@@ -35,7 +35,7 @@ func (r *Reconciler) approve(ctx context.Context, host *metal3v1.BareMetalHost) 
 		return false, wrap(err, "approving host %s", key)
 	}
 	who := r.approver(ctx, next) // the answer has the managers, which the cache leaves out
-	r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by %s, with the annotation %s", who, metal3v1.ApprovedAnnotation)
+	r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by %s, with the annotation %s", who, metal3v1.ApprovedAnnotation)
 	ctrl.LoggerFrom(ctx).Info("host approved", "BareMetalHost", key.String(), "by", who)
 	return true, nil
 }

@@ -105,14 +105,14 @@ func (r *Reconciler) deleteNode(ctx context.Context, host *metal3v1.BareMetalHos
 		}
 	}
 	if why != "" {
-		r.Events.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, why)
+		r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, why)
 		return true, nil
 	}
 	if err := p.DeleteNode(ctx, uuid); err != nil && !errors.Is(err, inventory.ErrNotFound) {
 		return false, wrap(err, "deleting node %s", uuid)
 	}
 	r.Counter.NodeDeleted()
-	r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeDeleted, "Delete", "Deleted node %s in Ironic", uuid)
+	r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeDeleted, "Delete", "Deleted node %s in Ironic", uuid)
 	ctrl.LoggerFrom(ctx).Info("node deleted", "BareMetalHost", client.ObjectKeyFromObject(host).String(), "node", uuid)
 	return false, nil
 }

@@ -100,7 +100,7 @@ type Deps struct {
 	Client client.Client
 	// Live reads from the API server, where a stale answer would be a wrong one.
 	Live         client.Reader
-	Events       events.EventRecorder
+	Recorder     events.EventRecorder
 	Provisioners Provisioners
 	Counter      Counter
 	// Namespace holds the reservations of boot MACs.

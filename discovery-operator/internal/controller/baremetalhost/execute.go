@@ -84,7 +84,7 @@ func (e *executor) execute(ctx context.Context, a hoststate.Action, s *hoststate
 			return err
 		}
 		if s.NodeID, err = e.p.EnrolNode(ctx, hoststate.NodeName(e.host), a.Access); err == nil {
-			e.Events.Eventf(e.host, nil, corev1.EventTypeNormal, "NodeEnrolled", "Register", "Made node %s in Ironic", s.NodeID)
+			e.Recorder.Eventf(e.host, nil, corev1.EventTypeNormal, "NodeEnrolled", "Register", "Made node %s in Ironic", s.NodeID)
 		}
 	default:
 		return e.change(ctx, a, s)

@@ -25,7 +25,7 @@ func (r *Reconciler) given(ctx context.Context, host *metal3v1.BareMetalHost) (c
 		return false, nil
 	}
 	leave := func(why string) (bool, error) {
-		r.Events.Eventf(host, nil, corev1.EventTypeWarning, "InvalidAnnotationValue", "Manage",
+		r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, "InvalidAnnotationValue", "Manage",
 			"The annotation %s is not used: %s", metal3v1.HardwareDetailsAnnotation, why)
 		return false, nil
 	}

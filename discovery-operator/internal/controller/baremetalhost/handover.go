@@ -109,7 +109,7 @@ func (r *Reconciler) release(ctx context.Context, host *metal3v1.BareMetalHost, 
 		return wrap(err, "releasing host %s", client.ObjectKeyFromObject(host))
 	}
 	r.Counter.HandedOver()
-	r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHandedOver, "HandOver",
+	r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHandedOver, "HandOver",
 		"Node %s has driver %s; the host is released", s.Node, s.Driver)
 	ctrl.LoggerFrom(ctx).Info("host handed over", "BareMetalHost", client.ObjectKeyFromObject(host).String(), "node", s.Node, "driver", s.Driver)
 	return nil
@@ -123,7 +123,7 @@ func (r *Reconciler) say(ctx context.Context, host *metal3v1.BareMetalHost, w ha
 	switch w.Reason {
 	case metal3v1.ReasonWaitingForCredentials, metal3v1.ReasonWaitingForApproval, metal3v1.ReasonHandedOver:
 	default:
-		r.Events.Eventf(host, nil, corev1.EventTypeWarning, w.Reason, "HandOver", "%s", w.Message)
+		r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, w.Reason, "HandOver", "%s", w.Message)
 	}
 	return nil
 }

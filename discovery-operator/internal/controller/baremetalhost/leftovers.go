@@ -108,6 +108,6 @@ func (r leaving) leftover(ctx context.Context, o *metav1.PartialObjectMetadata, 
 
 // kept tells which finalizers stay, because this operator has no right to take them off. The event names the object: it would count as one more of that of another object otherwise.
 func (r leaving) kept(o *metav1.PartialObjectMetadata, names ...string) {
-	r.Events.Eventf(r.host, o, corev1.EventTypeWarning, metal3v1.EventFinalizerKept, "Delete",
+	r.Recorder.Eventf(r.host, o, corev1.EventTypeWarning, metal3v1.EventFinalizerKept, "Delete",
 		"The operator may not change the %s %s: remove its finalizer %s, if it has it, or the object and its namespace stay", o.Kind, o.Name, strings.Join(names, " or "))
 }

@@ -101,7 +101,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s hoststate.Snapshot) hoststa
 			}
 		}
 		for _, n := range d.Tell {
-			r.Events.Eventf(s.Host, nil, n.Type, n.Reason, n.Action, "%s", n.Text)
+			r.Recorder.Eventf(s.Host, nil, n.Type, n.Reason, n.Action, "%s", n.Text)
 		}
 		if d.Then != nil || d.Err != nil {
 			return d

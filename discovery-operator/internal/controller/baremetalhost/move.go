@@ -68,7 +68,7 @@ func restored(ctx context.Context, c client.Client, host *metal3v1.BareMetalHost
 // unusable says why an annotation is not used. A host that is in use waits for another one, or for its removal: the life of a host without status begins with a deployment
 // of its image, which may be what its machine runs.
 func unusable(ctx context.Context, r *Reconciler, host *metal3v1.BareMetalHost, why error) (waits bool, err error) {
-	r.Events.Eventf(host, nil, corev1.EventTypeWarning, "InvalidAnnotationValue", "Manage", "The annotation %s is not used: %s", metal3v1.StatusAnnotation, why)
+	r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, "InvalidAnnotationValue", "Manage", "The annotation %s is not used: %s", metal3v1.StatusAnnotation, why)
 	if !host.InUse() {
 		return false, nil
 	}
@@ -129,7 +129,7 @@ func movedAway(ctx context.Context, r *Reconciler, host *metal3v1.BareMetalHost)
 		if _, err := r.finish(ctx, host, true); err != nil {
 			return true, err
 		}
-		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeKept, "Delete",
+		r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeKept, "Delete",
 			"Node %s stays in Ironic, and its machine as it is: clusterctl has moved the host to another cluster", host.Status.Provisioning.ID)
 		return true, nil
 	case host.DeletionTimestamp == nil && !host.HasStatus():

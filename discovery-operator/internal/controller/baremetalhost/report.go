@@ -36,16 +36,16 @@ func (r *Reconciler) report(ctx context.Context, d hoststate.Decision) error {
 	if from := d.Known.State; d.Step.To != from {
 		ctrl.LoggerFrom(ctx).Info("host moved on", "BareMetalHost", client.ObjectKeyFromObject(host).String(), "from", string(from),
 			"to", string(d.Step.To), "why", d.Step.Why)
-		r.Events.Eventf(host, nil, corev1.EventTypeNormal, d.Step.To.Reason(), "Manage", "%s", hoststate.Sentence(d.Step.Why))
+		r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, d.Step.To.Reason(), "Manage", "%s", hoststate.Sentence(d.Step.Why))
 	}
 	if out.Kind != "" && (old.ErrorType != out.Kind || old.ErrorMessage != out.Message) {
-		r.Events.Eventf(host, nil, corev1.EventTypeWarning, out.Reason, "Manage", "%s", out.Message)
+		r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, out.Reason, "Manage", "%s", out.Message)
 	}
 	power := meta.FindStatusCondition(status.Conditions, metal3v1.ConditionPowerControl)
 	if power.Reason == metal3v1.ReasonRebootNotPossible || power.Reason == metal3v1.ReasonInspectionNotPossible {
 		before := meta.FindStatusCondition(old.Conditions, metal3v1.ConditionPowerControl)
 		if before == nil || before.Reason != power.Reason {
-			r.Events.Eventf(host, nil, corev1.EventTypeWarning, power.Reason, "Power", "%s", power.Message)
+			r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, power.Reason, "Power", "%s", power.Message)
 		}
 	}
 	return nil

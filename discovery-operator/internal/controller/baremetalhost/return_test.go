@@ -109,7 +109,7 @@ func returns(t *testing.T, ironic *returning) {
 		keys = append(keys, types.NamespacedName{Namespace: h.Namespace, Name: h.Name})
 	}
 	c := b.Build()
-	r := New(Deps{Client: c, Live: c, Events: &events.FakeRecorder{}, Provisioners: ironic, Counter: counting{}, Namespace: "system"})
+	r := New(Deps{Client: c, Live: c, Recorder: &events.FakeRecorder{}, Provisioners: ironic, Counter: counting{}, Namespace: "system"})
 	q := &lines{at: map[string]chan struct{}{}}
 	for _, key := range keys {
 		q.at[key.Name] = make(chan struct{}, 1)

@@ -118,7 +118,7 @@ func registers(t *testing.T, ironic slow) {
 			return c.SubResource(part).Apply(ctx, o, opts...)
 		},
 	})
-	r := New(Deps{Client: c, Live: c, Events: &events.FakeRecorder{}, Provisioners: ironic, Counter: counting{}, Namespace: "system", ManageHosts: true})
+	r := New(Deps{Client: c, Live: c, Recorder: &events.FakeRecorder{}, Provisioners: ironic, Counter: counting{}, Namespace: "system", ManageHosts: true})
 	q := &lines{at: map[string]chan struct{}{h.Name: make(chan struct{}, 1)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -36,7 +36,7 @@ func TestAHostWithoutCredentialsSaysThatIronicIsAway(t *testing.T) {
 	host.Status.LastUpdated = new(metav1.NewTime(now))
 	d := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(host, d).WithStatusSubresource(host, d).Build()
-	r := New(Deps{Client: c, Live: c, Events: &events.FakeRecorder{}, Namespace: "system"})
+	r := New(Deps{Client: c, Live: c, Recorder: &events.FakeRecorder{}, Namespace: "system"})
 	r.Now = func() time.Time { return now }
 	endpoint := func(status metav1.ConditionStatus, reason, message string) {
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(d), d))

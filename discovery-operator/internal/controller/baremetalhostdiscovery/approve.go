@@ -39,5 +39,5 @@ func (r *Reconciler) approve(ctx context.Context, d *metal3v1.BareMetalHostDisco
 
 // ruled publishes that a rule approved a host.
 func (r *Reconciler) ruled(d *metal3v1.BareMetalHostDiscovery, host *metal3v1.BareMetalHost) {
-	r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by spec.approvalRule of BareMetalHostDiscovery %s", d.Name)
+	r.Recorder.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by spec.approvalRule of BareMetalHostDiscovery %s", d.Name)
 }

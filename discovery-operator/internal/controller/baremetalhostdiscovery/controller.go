@@ -41,11 +41,11 @@ type Deps struct {
 	// Client reads from the cache, sees its own writes in it, and writes.
 	Client client.Client
 	// Live reads from the API server, where a stale answer would be a wrong one.
-	Live    client.Reader
-	Events  events.EventRecorder
-	Sources Sources
-	Fleets  *fleet.Registry
-	Counter Counter
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Sources  Sources
+	Fleets   *fleet.Registry
+	Counter  Counter
 	// Namespace holds the reservations of boot MACs.
 	Namespace string
 	// ManageHosts says that this operator manages hosts, and switches the drivers of their nodes.

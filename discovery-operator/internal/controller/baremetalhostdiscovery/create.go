@@ -158,12 +158,12 @@ func (r *Reconciler) complete(ctx context.Context, d *metal3v1.BareMetalHostDisc
 	if a.Replaced != "" {
 		host := &metal3v1.BareMetalHost{}
 		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
-		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeReplaced, "Discover",
+		r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeReplaced, "Discover",
 			"The node %s is gone and the machine came back as node %s", a.Replaced, a.Node)
 	} else if a.Again {
 		host := &metal3v1.BareMetalHost{}
 		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
-		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHardwareUpdated, "Discover",
+		r.Recorder.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHardwareUpdated, "Discover",
 			"The machine was inspected again; the host has the hardware that it reported")
 	}
 	return nil
@@ -203,7 +203,7 @@ func (r *Reconciler) tellLost(ctx context.Context, a inventory.TellLost) error {
 	if a.Lost {
 		host := &metal3v1.BareMetalHost{}
 		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
-		r.Events.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.ReasonNodeGone, "Discover", "Ironic does not know node %s any more", a.Node)
+		r.Recorder.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.ReasonNodeGone, "Discover", "Ironic does not know node %s any more", a.Node)
 	}
 	return nil
 }
@@ -250,19 +250,19 @@ const fewHosts = 20
 func (r *Reconciler) announce(ctx context.Context, o *observation, host *metal3v1.BareMetalHost, c inventory.CreateHost) {
 	d := o.discovery
 	if o.creations <= fewHosts {
-		r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostDiscovered, "Discover",
+		r.Recorder.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostDiscovered, "Discover",
 			"Discovered as node %s; boot MAC %s (%s)", c.Node, c.BootMAC, c.BootRule)
 	}
 	o.created.Add(1)
 	if len(c.Report.Cut) > 0 {
-		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventHardwareCut, "Discover",
+		r.Recorder.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventHardwareCut, "Discover",
 			"The machine reported more than a host can hold. Left out: %s", host.Annotations[metal3v1.CutAnnotation])
 	}
 	if c.Ruled {
 		r.ruled(d, host)
 	}
 	if c.FellBack {
-		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventNameFellBack, "Discover",
+		r.Recorder.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventNameFellBack, "Discover",
 			"The machine has no usable %s; its %s names the host", d.Spec.ResourceNameTemplate.HardwareDetails, c.Detail)
 	}
 	ctrl.LoggerFrom(ctx).Info("host created", "BareMetalHost", c.Host.String(), "node", c.Node, "bootMAC", c.BootMAC,

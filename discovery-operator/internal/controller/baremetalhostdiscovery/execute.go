@@ -85,7 +85,7 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 	}
 	wg.Wait()
 	if n := o.created.Load(); o.creations > fewHosts && n > 0 {
-		r.Events.Eventf(o.discovery, nil, corev1.EventTypeNormal, metal3v1.EventHostsDiscovered, "Discover", "Discovered %d machines, which are hosts now", n)
+		r.Recorder.Eventf(o.discovery, nil, corev1.EventTypeNormal, metal3v1.EventHostsDiscovered, "Discover", "Discovered %d machines, which are hosts now", n)
 	}
 	return errors.Join(failures...)
 }

@@ -87,7 +87,7 @@ func (r *Reconciler) tell(ctx context.Context, o *observation, d inventory.Decis
 			continue
 		}
 		r.Counter.Refused()
-		r.Events.Eventf(o.discovery, nil, corev1.EventTypeWarning, v.Reason, "Refuse", "Node %s: %s", v.Node, v.Message)
+		r.Recorder.Eventf(o.discovery, nil, corev1.EventTypeWarning, v.Reason, "Refuse", "Node %s: %s", v.Node, v.Message)
 		ctrl.LoggerFrom(ctx).Info("machine refused", "node", v.Node, "reason", v.Reason, "message", v.Message)
 	}
 	o.memory.refused = present

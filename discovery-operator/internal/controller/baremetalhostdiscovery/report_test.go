@@ -17,7 +17,7 @@ import (
 // TestARestartRepeatsNoEvents has a process without memory, whose predecessor reported two machines, of which the status names one.
 func TestARestartRepeatsNoEvents(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
-	r := New(Deps{Events: recorder, Counter: crashing{}})
+	r := New(Deps{Recorder: recorder, Counter: crashing{}})
 	o := &observation{discovery: &metal3v1.BareMetalHostDiscovery{}, memory: &memory{refused: map[string]string{}}}
 	o.discovery.Status.Reasons = []metal3v1.ReasonCount{{Reason: metal3v1.RefusedDuplicateSerial, Count: 2}}
 	o.discovery.Status.Machines = []metal3v1.MachineReport{{Node: "a", Reason: metal3v1.RefusedDuplicateSerial}}

@@ -133,7 +133,7 @@ func (s *harness) start(f *faultinject.Injector) *process {
 		},
 	})
 	p := &process{Injector: f, Reconciler: New(Deps{
-		Client: writes, Live: s.WithWatch, Events: &events.FakeRecorder{}, Sources: from, Fleets: fleets, Counter: from, Namespace: system, Workers: 2,
+		Client: writes, Live: s.WithWatch, Recorder: &events.FakeRecorder{}, Sources: from, Fleets: fleets, Counter: from, Namespace: system, Workers: 2,
 	})}
 	ahead := s.later
 	s.later += 2 * reservation.Time
