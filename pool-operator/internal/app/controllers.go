@@ -83,7 +83,7 @@ func addClaims(ctx context.Context, mgr ctrl.Manager, service *clusterclaim.Serv
 	if err := clusterclaim.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	err := clusterclaim.New(clusterclaim.Dependencies{
+	err := clusterclaim.New(clusterclaim.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("clusterclaim"), Clock: clock.RealClock{}, Metrics: counts,
 		Service: service,
 	}).SetupWithManager(mgr)
@@ -138,7 +138,7 @@ func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := register(counts); err != nil {
 		return err
 	}
-	err = clusterdeployment.New(clusterdeployment.Dependencies{
+	err = clusterdeployment.New(clusterdeployment.Deps{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), MachinePools: machinePools, Runtime: runtime, DNSImage: o.HostedDNSImage,
 		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: clock.RealClock{}, Metrics: counts,
 	}).SetupWithManager(mgr)

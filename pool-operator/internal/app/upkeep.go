@@ -16,7 +16,7 @@ import (
 
 // addHibernation puts clusters to sleep that ran for their hibernateAfter.
 func addHibernation(mgr ctrl.Manager) error {
-	err := hibernation.New(hibernation.Dependencies{
+	err := hibernation.New(hibernation.Deps{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("hibernation"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
@@ -30,7 +30,7 @@ func addPoolAdmins(ctx context.Context, mgr ctrl.Manager) error {
 	if err := pooladmin.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := pooladmin.New(pooladmin.Dependencies{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+	if err := pooladmin.New(pooladmin.Deps{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the controller of pool admins: %w", err)
 	}
 	return nil

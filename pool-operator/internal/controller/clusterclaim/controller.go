@@ -26,8 +26,8 @@ const FieldOwner = client.FieldOwner("pool-operator/clusterclaim")
 // Clock tells the time.
 type Clock interface{ Now() time.Time }
 
-// Dependencies are what a Reconciler works with; all are required.
-type Dependencies struct {
+// Deps is what a Reconciler works with; all are required.
+type Deps struct {
 	// Client reads from caches, which have the indexes of [AddIndexes] and metadata of clusters' Namespaces, and writes.
 	Client client.Client
 	// Live reads from the API server. It is asked before anything is concluded from the absence of an object.
@@ -44,7 +44,7 @@ type Dependencies struct {
 
 // Reconciler looks after ClusterClaims, each by itself.
 type Reconciler struct {
-	Dependencies
+	Deps
 	memory       *memory
 	reservations *reservations
 	rights       rights
@@ -53,13 +53,13 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler {
+func New(d Deps) *Reconciler {
 	if d.Service == nil {
 		d.Service = NewService()
 	}
 	remembered := newMemory()
 	return &Reconciler{
-		Dependencies: d, memory: remembered, reservations: newReservations(), rights: rights{client: d.Client, memory: remembered},
+		Deps: d, memory: remembered, reservations: newReservations(), rights: rights{client: d.Client, memory: remembered},
 		members: membership.NewProver(d.Client, d.Live),
 	}
 }

@@ -293,7 +293,7 @@ func (s *suite) startWith(f *faultinject.Injector) *replica {
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	require.NoError(s.t, AddIndexes(ctx, mgr.GetFieldIndexer()))
-	reconciler := New(Dependencies{
+	reconciler := New(Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("claims"), Clock: r.clock, Metrics: NewMetrics(),
 	})
 	require.NoError(s.t, reconciler.SetupWithManager(mgr))

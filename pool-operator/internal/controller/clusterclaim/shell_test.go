@@ -55,7 +55,7 @@ func newShell(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 		builder = builder.WithIndex(index.object, index.field, index.keys)
 	}
 	c, recorder := builder.Build(), events.NewFakeRecorder(10)
-	return &shell{New(Dependencies{Client: c, Live: c, Recorder: recorder, Clock: fixedClock(noon), Metrics: NewMetrics()}), recorder}
+	return &shell{New(Deps{Client: c, Live: c, Recorder: recorder, Clock: fixedClock(noon), Metrics: NewMetrics()}), recorder}
 }
 
 func (s *shell) claim(t *testing.T) *hivev1.ClusterClaim {

@@ -99,7 +99,7 @@ func (o *operator) start() {
 			return mgr.GetCache().Get(ctx, key, object, opts...)
 		},
 	})
-	require.NoError(o, clusterdeployment.New(clusterdeployment.Dependencies{
+	require.NoError(o, clusterdeployment.New(clusterdeployment.Deps{
 		Client: cached, Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: clusters,
 		Recorder: mgr.GetEventRecorder("test"), Clock: &o.clock, Metrics: clusterdeployment.NewMetrics(),
 	}).SetupWithManager(mgr))

@@ -25,8 +25,8 @@ const FieldOwner = client.FieldOwner("pool-operator/clusterdeployment")
 // Clock tells the time.
 type Clock interface{ Now() time.Time }
 
-// Dependencies are what a Reconciler works with; all are required, but for MachinePools.
-type Dependencies struct {
+// Deps is what a Reconciler works with; all are required, but for MachinePools.
+type Deps struct {
 	// Client reads from caches and writes.
 	Client client.Client
 	// Metadata reads the metadata of Secrets from the cache that is watched.
@@ -50,15 +50,15 @@ type Dependencies struct {
 // Reconciler looks after hosted clusters. Only the leader may run it: with processes, the data is on the leader's own disk, and two
 // operators must never run one cluster.
 type Reconciler struct {
-	Dependencies
+	Deps
 	writer *writer
 }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler {
+func New(d Deps) *Reconciler {
 	return &Reconciler{
-		Dependencies: d,
-		writer:       &writer{client: d.Client, recorder: d.Recorder, conditions: hostedplan.Conditions()},
+		Deps:   d,
+		writer: &writer{client: d.Client, recorder: d.Recorder, conditions: hostedplan.Conditions()},
 	}
 }
 

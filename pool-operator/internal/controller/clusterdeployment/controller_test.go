@@ -226,7 +226,7 @@ func TestInstallationEndsWhenItsAttemptsAreUsed(t *testing.T) {
 func TestAnEventIsNoLongerThanItMayBe(t *testing.T) {
 	s := newShell(t, func(c *hivev1.ClusterDeployment) { c.Spec.InstallAttemptsLimit = new(int32(1)) })
 	recorder := events.NewFakeRecorder(1000)
-	s.reconciler = clusterdeployment.New(clusterdeployment.Dependencies{
+	s.reconciler = clusterdeployment.New(clusterdeployment.Deps{
 		Client: s.client, Metadata: s.client, Live: s.client, MachinePools: s.client, Runtime: s.backend.Open(), Recorder: recorder, Clock: s.clock, Metrics: s.metrics,
 	})
 	s.backend.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonRefused, Message: strings.Repeat("é", 1000)})

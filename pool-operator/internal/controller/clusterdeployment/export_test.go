@@ -14,5 +14,5 @@ var SpecOf = specOf
 
 // RemoveOrphans does what an operator does when it starts.
 func RemoveOrphans(ctx context.Context, r *Reconciler) error {
-	return removeOrphans(ctx, r.Dependencies, func(provision.ClusterRef) bool { return true })
+	return removeOrphans(ctx, r.Deps, func(provision.ClusterRef) bool { return true })
 }

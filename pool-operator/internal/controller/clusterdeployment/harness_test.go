@@ -139,7 +139,7 @@ func asleep(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerState
 
 // restart is a new operator over what the old one left.
 func (s *shell) restart() {
-	s.reconciler = clusterdeployment.New(clusterdeployment.Dependencies{
+	s.reconciler = clusterdeployment.New(clusterdeployment.Deps{
 		Client: s.client, Metadata: s.client, Live: s.client, MachinePools: s.client, Runtime: s.backend.Open(), Recorder: events.NewFakeRecorder(1000), Clock: s.clock,
 		Metrics: s.metrics, DNSImage: "registry.example.com/coredns:1",
 	})

@@ -19,7 +19,7 @@ import (
 )
 
 // orphans removes, once at start-up, what is left of clusters whose ClusterDeployment went away while no operator ran.
-type orphans struct{ Dependencies }
+type orphans struct{ Deps }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader removes anything.
 func (o *orphans) NeedLeaderElection() bool { return true }
@@ -30,7 +30,7 @@ const retryOrphans = 10 * time.Second
 // Start implements manager.Runnable. It ends when nothing is left over.
 func (o *orphans) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, retryOrphans, true, func(ctx context.Context) (bool, error) {
-		if err := removeOrphans(ctx, o.Dependencies, func(provision.ClusterRef) bool { return true }); err != nil {
+		if err := removeOrphans(ctx, o.Deps, func(provision.ClusterRef) bool { return true }); err != nil {
 			logf.FromContext(ctx).Error(err, "orphaned hosted clusters could not be removed")
 			return false, nil
 		}
@@ -44,11 +44,11 @@ func (o *orphans) Start(ctx context.Context) error {
 
 // removeLeftovers removes what is left of a cluster whose ClusterDeployment is gone although something of it was there, as when a user removed the finalizer.
 func (r *Reconciler) removeLeftovers(ctx context.Context, key types.NamespacedName) error {
-	return removeOrphans(ctx, r.Dependencies, func(ref provision.ClusterRef) bool { return ref.NamespacedName() == key })
+	return removeOrphans(ctx, r.Deps, func(ref provision.ClusterRef) bool { return ref.NamespacedName() == key })
 }
 
 // removeOrphans deletes the chosen clusters that have no ClusterDeployment, going by the API server itself and not by a cache.
-func removeOrphans(ctx context.Context, d Dependencies, chosen func(provision.ClusterRef) bool) error {
+func removeOrphans(ctx context.Context, d Deps, chosen func(provision.ClusterRef) bool) error {
 	refs, err := d.Runtime.List(ctx)
 	if err != nil {
 		return fmt.Errorf("listing hosted clusters: %w", err)
@@ -72,7 +72,7 @@ func removeOrphans(ctx context.Context, d Dependencies, chosen func(provision.Cl
 
 // isOrphan reports whether what is left of a cluster belongs to no ClusterDeployment. Data of one that was restored, and has another UID now, stays until that is
 // deleted: it may be all that there is of the cluster.
-func isOrphan(ctx context.Context, d Dependencies, ref provision.ClusterRef) (bool, error) {
+func isOrphan(ctx context.Context, d Deps, ref provision.ClusterRef) (bool, error) {
 	cluster := &hivev1.ClusterDeployment{}
 	err := d.Live.Get(ctx, ref.NamespacedName(), cluster)
 	if apierrors.IsNotFound(err) {

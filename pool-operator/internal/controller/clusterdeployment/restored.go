@@ -14,7 +14,7 @@ import (
 )
 
 // formerUID is the UID of the ClusterDeployment that an installed cluster was restored from, where the runtime still keeps the data of that one; else it is empty.
-func (d Dependencies) formerUID(ctx context.Context, cluster *hivev1.ClusterDeployment) (types.UID, error) {
+func (d Deps) formerUID(ctx context.Context, cluster *hivev1.ClusterDeployment) (types.UID, error) {
 	refs, err := d.Runtime.List(ctx)
 	if err != nil {
 		return "", fmt.Errorf("looking for the data of hosted cluster %s: %w", refOf(cluster), err)
@@ -32,7 +32,7 @@ func (d Dependencies) formerUID(ctx context.Context, cluster *hivev1.ClusterDepl
 
 // isDataOf reports whether what the runtime keeps under a reference is the data that the cluster was installed with. Its ID tells the data of a
 // ClusterDeployment that was restored, and got another UID, from that of a namesake.
-func (d Dependencies) isDataOf(ctx context.Context, ref provision.ClusterRef, cluster *hivev1.ClusterDeployment) (bool, error) {
+func (d Deps) isDataOf(ctx context.Context, ref provision.ClusterRef, cluster *hivev1.ClusterDeployment) (bool, error) {
 	metadata := cluster.Spec.ClusterMetadata
 	if !cluster.Spec.Installed || metadata == nil || metadata.ClusterID == "" {
 		return false, nil

@@ -61,7 +61,7 @@ func wakeUps(changes *changes.Changes) source.Source {
 
 // SetupWithManager registers the controller and the removal of orphans; both run on the leader only.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := mgr.Add(&orphans{Dependencies: r.Dependencies}); err != nil {
+	if err := mgr.Add(&orphans{Deps: r.Deps}); err != nil {
 		return fmt.Errorf("registering the removal of orphaned hosted clusters: %w", err)
 	}
 	hosted := ctrl.NewControllerManagedBy(mgr).

@@ -38,8 +38,8 @@ const concurrency = 4
 // Clock tells the time.
 type Clock interface{ Now() time.Time }
 
-// Dependencies are what a Reconciler works with; all are required.
-type Dependencies struct {
+// Deps is what a Reconciler works with; all are required.
+type Deps struct {
 	// Client reads from caches and writes.
 	Client client.Client
 	// Recorder publishes events about ClusterDeployments.
@@ -49,12 +49,12 @@ type Dependencies struct {
 }
 
 // Reconciler looks after the hibernateAfter of ClusterDeployments.
-type Reconciler struct{ Dependencies }
+type Reconciler struct{ Deps }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler {
+func New(d Deps) *Reconciler {
 	d.Client = olderkinds.Client(d.Client, "ClusterDeployment") // that of Hive does not have status.claimedTimestamp
-	return &Reconciler{Dependencies: d}
+	return &Reconciler{Deps: d}
 }
 
 // SetupWithManager registers the controller.

@@ -67,7 +67,7 @@ func TestClustersSleepWhenTheirTimeIsOver(t *testing.T) {
 	})
 	require.NoError(t, err)
 	ahead := fixedClock(time.Now().Add(2 * time.Hour))
-	require.NoError(t, New(Dependencies{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("hibernation"), Clock: ahead}).SetupWithManager(mgr))
+	require.NoError(t, New(Deps{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("hibernation"), Clock: ahead}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -108,7 +108,7 @@ func TestAChangeThatKeepsAClusterRunningWins(t *testing.T) {
 	old := cd.DeepCopy()
 	cd.Spec.HibernateAfter = &metav1.Duration{Duration: 100 * time.Hour}
 	require.NoError(t, c.Update(t.Context(), cd))
-	r := New(Dependencies{Client: staleReader{c, old}, Recorder: events.NewFakeRecorder(1), Clock: fixedClock(time.Now().Add(2 * time.Hour))})
+	r := New(Deps{Client: staleReader{c, old}, Recorder: events.NewFakeRecorder(1), Clock: fixedClock(time.Now().Add(2 * time.Hour))})
 	result, err := outcome.Reconciler[ctrl.Request](r).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)})
 	require.NoError(t, err)
 	require.Positive(t, result.RequeueAfter)
@@ -147,7 +147,7 @@ func TestAClusterSleepsUnderTheDefinitionOfHive(t *testing.T) {
 		cd.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte("{}")}}
 		cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "n", PoolName: "p", ClaimName: "c", ClaimedTimestamp: new(metav1.Now())}
 	})
-	r := New(Dependencies{Client: c, Recorder: events.NewFakeRecorder(1), Clock: fixedClock(time.Now().Add(2 * time.Hour))})
+	r := New(Deps{Client: c, Recorder: events.NewFakeRecorder(1), Clock: fixedClock(time.Now().Add(2 * time.Hour))})
 	pass := func() string {
 		_, err := outcome.Reconciler[ctrl.Request](r).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)})
 		require.NoError(t, err)

@@ -28,17 +28,17 @@ import (
 // FieldOwner owns the copies of bindings.
 const FieldOwner = client.FieldOwner("pool-operator/pooladmin")
 
-// Dependencies are what a Reconciler works with; all are required.
-type Dependencies struct {
+// Deps is what a Reconciler works with; all are required.
+type Deps struct {
 	// Client reads from caches, which have the indexes of [AddIndexes] and metadata of clusters' Namespaces, and writes.
 	Client client.Client
 }
 
 // Reconciler looks after the copy of admins' bindings in the namespaces of clusters, each by itself.
-type Reconciler struct{ Dependencies }
+type Reconciler struct{ Deps }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
+func New(d Deps) *Reconciler { return &Reconciler{Deps: d} }
 
 // The right to bind is for one ClusterRole only, so that the operator need not hold what admins of pools may do.
 //

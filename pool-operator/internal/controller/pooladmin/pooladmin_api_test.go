@@ -94,7 +94,7 @@ func start(t *testing.T) *suite {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	require.NoError(t, AddIndexes(ctx, mgr.GetFieldIndexer()))
-	require.NoError(t, New(Dependencies{Client: mgr.GetClient()}).SetupWithManager(mgr))
+	require.NoError(t, New(Deps{Client: mgr.GetClient()}).SetupWithManager(mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
