@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -29,11 +30,11 @@ var (
 // Queues collects the state of queues from the cache at scrape time, so that a queue that is empty has no series.
 type Queues struct {
 	reader client.Reader
-	clock  Clock
+	clock  clock.PassiveClock
 }
 
 // NewQueues returns a collector that reads claims from reader.
-func NewQueues(reader client.Reader, clock Clock) *Queues {
+func NewQueues(reader client.Reader, clock clock.PassiveClock) *Queues {
 	return &Queues{reader: reader, clock: clock}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,9 +24,6 @@ import (
 // FieldOwner owns what this controller writes: a claim's cluster, finalizer and status, the claim in a cluster, and the rights of the claim's subjects.
 const FieldOwner = client.FieldOwner("pool-operator/clusterclaim")
 
-// Clock tells the time.
-type Clock interface{ Now() time.Time }
-
 // Deps is what a Reconciler works with; all are required.
 type Deps struct {
 	// Client reads from caches, which have the indexes of [AddIndexes] and metadata of clusters' Namespaces, and writes.
@@ -35,7 +33,7 @@ type Deps struct {
 	// Recorder publishes events about ClusterClaims.
 	Recorder events.EventRecorder
 	// Clock tells the time.
-	Clock Clock
+	Clock clock.PassiveClock
 	// Metrics count.
 	Metrics *Metrics
 	// Service tells other controllers which claims are being served; nil when none subscribes.

@@ -231,6 +231,8 @@ func (c *movingClock) Now() time.Time {
 	return time.Now().Add(c.ahead)
 }
 
+func (c *movingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 func (c *movingClock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,6 +38,8 @@ type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time { return time.Time(c) }
 
+func (c fixedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 // shell is a Reconciler on a client that can be made to fail.
 type shell struct {
 	*Reconciler

@@ -115,10 +115,6 @@ func (o *operator) start() {
 	}
 }
 
-type wallClock struct{}
-
-func (wallClock) Now() time.Time { return time.Now() }
-
 // heldClock is the wall clock until a test stops it. Work of a later time waits until it goes on.
 type heldClock struct {
 	mu sync.Mutex
@@ -133,6 +129,8 @@ func (c *heldClock) Now() time.Time {
 	}
 	return c.at
 }
+
+func (c *heldClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func (c *heldClock) hold() { c.set(time.Now()) }
 

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,9 +22,6 @@ import (
 
 // FieldOwner owns what this controller applies: its part of the status of a ClusterDeployment, and the Secrets beside it.
 const FieldOwner = client.FieldOwner("pool-operator/clusterdeployment")
-
-// Clock tells the time.
-type Clock interface{ Now() time.Time }
 
 // Deps is what a Reconciler works with; all are required, but for MachinePools.
 type Deps struct {
@@ -42,7 +40,7 @@ type Deps struct {
 	// Recorder publishes events about ClusterDeployments.
 	Recorder events.EventRecorder
 	// Clock tells the time.
-	Clock Clock
+	Clock clock.PassiveClock
 	// Metrics count what happens.
 	Metrics *Metrics
 }

@@ -31,10 +31,12 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision/fake"
 )
 
-// clock is set by hand.
-type clock struct{ now time.Time }
+// manualClock is set by hand.
+type manualClock struct{ now time.Time }
 
-func (c *clock) Now() time.Time { return c.now }
+func (c *manualClock) Now() time.Time { return c.now }
+
+func (c *manualClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // errCrash is what an operator that died would have said.
 var errCrash = errors.New("crashed")
@@ -88,7 +90,7 @@ type shell struct {
 	client     client.Client
 	writes     *writes
 	backend    *fake.Backend
-	clock      *clock
+	clock      *manualClock
 	reconciler *clusterdeployment.Reconciler
 	key        client.ObjectKey
 	uid        types.UID
@@ -116,7 +118,7 @@ func newShell(t *testing.T, change ...func(*hivev1.ClusterDeployment)) *shell {
 
 // begin starts the first operator in a new backend.
 func (s *shell) begin() *shell {
-	s.backend, s.clock = fake.NewBackend(), &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s.backend, s.clock = fake.NewBackend(), &manualClock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	s.backend.Now = s.clock.Now
 	s.metrics = clusterdeployment.NewMetrics()
 	s.restart()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +39,7 @@ type InstallDependencies struct {
 	// Recorder publishes events about ClusterDeployments.
 	Recorder events.EventRecorder
 	// Clock tells the time.
-	Clock Clock
+	Clock clock.PassiveClock
 }
 
 // InstallReconciler carries what install objects say to the ClusterDeployments that name them in spec.clusterInstallRef. It knows the install contract and no

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -54,7 +55,7 @@ func startInstallController(t *testing.T) client.Client {
 	})
 	require.NoError(t, err)
 	require.NoError(t, clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Recorder: mgr.GetEventRecorder("test"), Clock: wallClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Recorder: mgr.GetEventRecorder("test"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

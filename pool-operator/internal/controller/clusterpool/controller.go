@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,11 +35,6 @@ const (
 	// patience is how many passes wait for the cache before one reads from the API server instead.
 	patience = 5
 )
-
-// Clock tells the time.
-type Clock interface {
-	Now() time.Time
-}
 
 // Meter counts what was done.
 type Meter interface {
@@ -69,7 +65,7 @@ type Deps struct {
 	// Progress says how far the cache has come.
 	Progress Progress
 	Recorder events.EventRecorder
-	Clock    Clock
+	Clock    clock.PassiveClock
 	Meter    Meter
 	// Claims come first: what no claim waits for is put off for a moment while one is being served. Nil when there are none.
 	Claims Priority

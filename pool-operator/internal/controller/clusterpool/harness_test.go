@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,10 +53,6 @@ func newScheme() *runtime.Scheme {
 	}
 	return s
 }
-
-type wallClock struct{}
-
-func (wallClock) Now() time.Time { return time.Now() }
 
 type noMeter struct{}
 
@@ -115,7 +112,7 @@ func (w *testEnv) replica(change ...func(*rest.Config)) (stop func()) {
 	require.NoError(w.t, err)
 	r := clusterpool.New(clusterpool.Deps{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Progress: clusterpool.CacheProgress{Informers: mgr.GetCache()},
-		Recorder: mgr.GetEventRecorder("clusterpool"), Clock: wallClock{}, Meter: noMeter{}, Workers: 4, Writers: 10, ReportInterval: w.reports,
+		Recorder: mgr.GetEventRecorder("clusterpool"), Clock: clock.RealClock{}, Meter: noMeter{}, Workers: 4, Writers: 10, ReportInterval: w.reports,
 	})
 	require.NoError(w.t, r.SetupWithManager(context.WithoutCancel(w.t.Context()), mgr))
 	return run(w.t, mgr)

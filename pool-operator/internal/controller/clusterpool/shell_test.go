@@ -41,6 +41,8 @@ type setClock struct{ now time.Time }
 
 func (c *setClock) Now() time.Time { return c.now }
 
+func (c *setClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 // stillProgress is a cache to which nothing happens: it stays where it is until the next bookmark, which may be a minute away.
 type stillProgress struct{ at string }
 

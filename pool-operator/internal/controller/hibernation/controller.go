@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,9 +36,6 @@ const FieldOwner = client.FieldOwner("pool-operator/hibernation")
 // concurrency is how many clusters are looked after at a time.
 const concurrency = 4
 
-// Clock tells the time.
-type Clock interface{ Now() time.Time }
-
 // Deps is what a Reconciler works with; all are required.
 type Deps struct {
 	// Client reads from caches and writes.
@@ -45,7 +43,7 @@ type Deps struct {
 	// Recorder publishes events about ClusterDeployments.
 	Recorder events.EventRecorder
 	// Clock tells the time.
-	Clock Clock
+	Clock clock.PassiveClock
 }
 
 // Reconciler looks after the hibernateAfter of ClusterDeployments.
@@ -67,7 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // relevant lets clusters through for which there is something to decide, now or later.
-func relevant(clock Clock) predicate.Predicate {
+func relevant(clock clock.PassiveClock) predicate.Predicate {
 	concerns := func(obj client.Object) bool {
 		d := powerplan.Plan(clock.Now(), obj.(*hivev1.ClusterDeployment))
 		return d.Hibernate || d.MirrorClaim != nil || d.RequeueAfter > 0

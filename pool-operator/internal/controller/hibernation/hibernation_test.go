@@ -33,6 +33,8 @@ type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time { return time.Time(c) }
 
+func (c fixedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 func newScheme(t *testing.T) *runtime.Scheme {
 	s := runtime.NewScheme()
 	require.NoError(t, scheme.AddToScheme(s))
