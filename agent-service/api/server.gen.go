@@ -2110,7 +2110,7 @@ type IgnitionEndpointHTTPHeader struct {
 
 // IgnoredValidations defines model for IgnoredValidations.
 type IgnoredValidations struct {
-	// ClusterValidationIds JSON: a list of ids. What a cluster itself misses cannot be ignored: it is empty.
+	// ClusterValidationIds JSON: a list of ids. Validations of the cluster itself cannot be ignored: it is empty.
 	ClusterValidationIds string `json:"cluster-validation-ids,omitempty,omitzero"`
 
 	// HostValidationIds JSON: a list of ids; ["all"] for all that can be ignored.
@@ -2964,7 +2964,7 @@ type ServerInterface interface {
 	// GetIgnoredValidations Validations of hosts that do not block this cluster.
 	// (GET /clusters/{cluster_id}/ignored-validations)
 	GetIgnoredValidations(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
-	// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+	// SetIgnoredValidations Choose them. The validations that a host is connected and known cannot be ignored.
 	// (PUT /clusters/{cluster_id}/ignored-validations)
 	SetIgnoredValidations(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// GetClusterInstallConfig The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
@@ -10758,7 +10758,7 @@ type StrictServerInterface interface {
 	// GetIgnoredValidations Validations of hosts that do not block this cluster.
 	// (GET /clusters/{cluster_id}/ignored-validations)
 	GetIgnoredValidations(ctx context.Context, request GetIgnoredValidationsRequestObject) (GetIgnoredValidationsResponseObject, error)
-	// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+	// SetIgnoredValidations Choose them. The validations that a host is connected and known cannot be ignored.
 	// (PUT /clusters/{cluster_id}/ignored-validations)
 	SetIgnoredValidations(ctx context.Context, request SetIgnoredValidationsRequestObject) (SetIgnoredValidationsResponseObject, error)
 	// GetClusterInstallConfig The cluster as installers describe it, in YAML, with the overrides and without the pull secret.

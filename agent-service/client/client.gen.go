@@ -256,14 +256,14 @@ type ClientInterface interface {
 	// Corresponds with GET /clusters/{cluster_id}/ignored-validations (the `GetIgnoredValidations` operationId).
 	GetIgnoredValidations(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetIgnoredValidationsWithBody Choose them. That a host is connected and known cannot be ignored.
+	// SetIgnoredValidationsWithBody Choose them. The validations that a host is connected and known cannot be ignored.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
 	SetIgnoredValidationsWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+	// SetIgnoredValidations Choose them. The validations that a host is connected and known cannot be ignored.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1227,7 +1227,7 @@ func (c *Client) GetIgnoredValidations(ctx context.Context, clusterID ClusterID,
 	return c.Client.Do(req)
 }
 
-// SetIgnoredValidationsWithBody Choose them. That a host is connected and known cannot be ignored.
+// SetIgnoredValidationsWithBody Choose them. The validations that a host is connected and known cannot be ignored.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1244,7 +1244,7 @@ func (c *Client) SetIgnoredValidationsWithBody(ctx context.Context, clusterID Cl
 	return c.Client.Do(req)
 }
 
-// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+// SetIgnoredValidations Choose them. The validations that a host is connected and known cannot be ignored.
 //
 // Takes a body of the `application/json` content type.
 //
