@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -286,6 +287,39 @@ func TestTheKeyIsMadeOnce(t *testing.T) {
 	second, err := token.Key(path)
 	require.NoError(t, err)
 	assert.True(t, first.Equal(second))
+	files, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, files, 1, "nothing is left beside it")
+}
+
+// A power loss at the first start can leave a file whose content was not written yet. No token was signed by a key that nobody has.
+func TestAnEmptyFileIsNoKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key.pem")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	first, err := token.Key(path)
+	require.NoError(t, err)
+	second, err := token.Key(path)
+	require.NoError(t, err)
+	assert.True(t, first.Equal(second))
+	require.NoError(t, os.WriteFile(path, []byte("-----BEGIN"), 0o600))
+	_, err = token.Key(path)
+	require.ErrorContains(t, err, "is not PEM", "what is damaged may have signed tokens")
+}
+
+// Replicas that start together have one key.
+func TestReplicasThatStartTogetherHaveOneKey(t *testing.T) {
+	path, keys := filepath.Join(t.TempDir(), "key.pem"), make(chan ed25519.PrivateKey, 8)
+	for range cap(keys) {
+		go func() {
+			key, err := token.Key(path)
+			assert.NoError(t, err)
+			keys <- key
+		}()
+	}
+	first := <-keys
+	for range cap(keys) - 1 {
+		assert.True(t, first.Equal(<-keys))
+	}
 }
 
 // publisher is an issuer that publishes its keys, as OpenID Connect has it.
