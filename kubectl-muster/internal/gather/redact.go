@@ -19,7 +19,7 @@ const removed = "REMOVED"
 // secretFields may hold secrets whatever their value looks like: first-boot data, settings of an installer and its environment, headers. Some of them are annotations.
 var secretFields = []string{
 	"ignitionConfigOverride", "ignitionConfigOverrides", "ignitionEndpointHTTPHeaders", "installerEnv", "userData", "stringData", "data", "password", "token",
-	"private-key-password", "psk",
+	"private-key-password", "psk", "mka-cak",
 	agentv1.BMHIgnitionConfigOverridesAnnotation, "agent-install.openshift.io/install-config-overrides",
 }
 

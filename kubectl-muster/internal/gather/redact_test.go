@@ -80,3 +80,18 @@ func TestVariables(t *testing.T) {
 		map[string]any{"name": "PASSWORD", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "password"}}},
 	}}, container)
 }
+
+// TestNetworks: the network of an NMStateConfig has the keys that its machines prove themselves with.
+func TestNetworks(t *testing.T) {
+	network := map[string]any{"config": map[string]any{"interfaces": []any{
+		map[string]any{"name": "macsec0", "macsec": map[string]any{"base-iface": "eth1", "mka-cak": "50b71a8ef0bd5751ea76de6d6c98c03a", "mka-ckn": "f2b4297d39da7330910a74abc0449feb"}},
+		map[string]any{"name": "eth1", "802.1x": map[string]any{"identity": "node-1", "password": "p", "private-key-password": "p"}},
+		map[string]any{"name": "ipsec0", "libreswan": map[string]any{"left": "192.0.2.1", "psk": "p"}},
+	}}}
+	Object(network)
+	assert.Equal(t, map[string]any{"config": map[string]any{"interfaces": []any{
+		map[string]any{"name": "macsec0", "macsec": map[string]any{"base-iface": "eth1", "mka-cak": "REMOVED", "mka-ckn": "f2b4297d39da7330910a74abc0449feb"}},
+		map[string]any{"name": "eth1", "802.1x": map[string]any{"identity": "node-1", "password": "REMOVED", "private-key-password": "REMOVED"}},
+		map[string]any{"name": "ipsec0", "libreswan": map[string]any{"left": "192.0.2.1", "psk": "REMOVED"}},
+	}}}, network)
+}
