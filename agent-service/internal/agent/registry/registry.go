@@ -31,6 +31,13 @@ var forms = []string{
 	"application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.docker.distribution.manifest.v2+json",
 }
 
+// Docker Hub is called docker.io by images, has its registry elsewhere, and its credentials under a third name, as docker login writes it.
+const (
+	dockerHub            = "docker.io"
+	dockerHubRegistry    = "registry-1.docker.io"
+	dockerHubCredentials = "https://index.docker.io/v1/"
+)
+
 // Has is nil where an image can be had: a disk image at its address, a container image at its registry with the pull secret.
 func (c Client) Has(ctx context.Context, image string) error {
 	if strings.Contains(image, "://") {
@@ -49,6 +56,12 @@ func (c Client) Has(ctx context.Context, image string) error {
 	if credentials := c.credentials(registry); credentials != "" {
 		header.Set("Authorization", "Basic "+credentials)
 	}
+	if registry == dockerHub {
+		registry = dockerHubRegistry
+		if !strings.Contains(repository, "/") {
+			repository = "library/" + repository
+		}
+	}
 	return c.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+cmp.Or(digest, tag), header)
 }
 
@@ -61,6 +74,9 @@ func (c Client) credentials(registry string) string {
 	}
 	if json.Unmarshal([]byte(c.PullSecret), &config) != nil {
 		return ""
+	}
+	if registry == dockerHub {
+		return cmp.Or(config.Auths[registry].Auth, config.Auths[dockerHubCredentials].Auth)
 	}
 	return config.Auths[registry].Auth
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var digest = "sha256:" + strings.Repeat("a", 64)
@@ -55,4 +56,30 @@ func TestImagesOfEveryFormAreThere(t *testing.T) {
 		assert.Equal(t, there, c.Has(t.Context(), host+"/images/"+image) == nil, image)
 	}
 	assert.Error(t, Client{HTTP: server.Client()}.Has(t.Context(), host+"/images/index:v1"), "without the pull secret")
+}
+
+// asked answers each request with success, and keeps it.
+type asked []*http.Request
+
+// RoundTrip implements http.RoundTripper.
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	*a = append(*a, r)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+func TestImagesOfDockerHubAreAtItsRegistry(t *testing.T) {
+	for image, want := range map[string]string{
+		"docker.io/library/busybox:v1": "https://registry-1.docker.io/v2/library/busybox/manifests/v1",
+		"docker.io/busybox":            "https://registry-1.docker.io/v2/library/busybox/manifests/latest",
+		"docker.io/team/app@" + digest: "https://registry-1.docker.io/v2/team/app/manifests/" + digest,
+	} {
+		for _, key := range []string{"docker.io", "https://index.docker.io/v1/"} {
+			var requests asked
+			c := Client{HTTP: &http.Client{Transport: &requests}, PullSecret: `{"auths":{"` + key + `":{"auth":"bWU6c2VjcmV0"}}}`}
+			require.NoError(t, c.Has(t.Context(), image))
+			require.Len(t, requests, 1)
+			assert.Equal(t, want, requests[0].URL.String())
+			assert.Equal(t, "Basic bWU6c2VjcmV0", requests[0].Header.Get("Authorization"), key)
+		}
+	}
 }
