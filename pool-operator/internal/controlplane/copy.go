@@ -15,11 +15,11 @@ import (
 func HasData(dir string) bool { return layout(dir).hasData() }
 
 // LostData returns the directory of what etcd stores where a control plane that was ready once has lost that, although the rest of its data directory is there; else it is empty. etcd would
-// begin with nothing.
+// begin with nothing. A directory without a record has lost that, too, or was only just made.
 func LostData(dir string) string {
 	d := layout(dir)
 	recorded, err := d.readRecord()
-	if err != nil || !recorded.Served {
+	if err != nil || recorded != (record{}) && !recorded.Served {
 		return ""
 	}
 	if _, err := os.Stat(filepath.Join(d.etcdData(), "member")); !errors.Is(err, fs.ErrNotExist) {

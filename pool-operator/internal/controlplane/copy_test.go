@@ -43,6 +43,7 @@ func TestAnInterruptedCopyBeginsAnew(t *testing.T) {
 func TestDataThatWasThereIsMissed(t *testing.T) {
 	dir := t.TempDir()
 	d := layout(dir)
+	assert.Equal(t, d.etcdData(), LostData(dir), "nothing says that it was never ready")
 	require.NoError(t, d.writeRecord(record{Port: 1, Begun: true}))
 	assert.Empty(t, LostData(dir), "it was never ready")
 	require.NoError(t, d.writeRecord(record{Port: 1, Served: true}))

@@ -105,7 +105,7 @@ type Observation struct {
 	Started bool
 	// URL of the API server, https://host:port. Empty while it is not known.
 	URL string
-	// DataMissing is one sentence about data that ID identifies and that was lost, although the identity is there; empty where it was not. A cluster that was never ready has had none.
+	// DataMissing is one sentence about data that ID identifies and that was lost, although the identity is there; empty where it was not. A cluster that was never ready has had none, whatever is said of it.
 	DataMissing string
 	// DataRefused says that the programs of a cluster with DataMissing were started, find no data and refuse to begin without it. They are left to try on, and find what is restored.
 	DataRefused bool
