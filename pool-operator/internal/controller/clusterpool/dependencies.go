@@ -36,7 +36,10 @@ type sources struct {
 	err      error
 }
 
-// load reads the Secrets. In a pool that is being deleted a missing one is no obstacle: its cluster is created only to be deleted.
+// errNoKey says that a Secret lacks what new clusters need of it.
+var errNoKey = errors.New("has no key")
+
+// load reads the Secrets. In a pool that is being deleted one that is missing, or lacks its key, is no obstacle: its cluster is created only to be deleted.
 func (s *sources) load(ctx context.Context, live client.Reader) error {
 	s.once.Do(func() {
 		s.pull, s.err = readKey(ctx, live, s.pool, s.pool.Spec.PullSecretRef, hivev1.SecretKeyDockerConfigJSON)
@@ -46,7 +49,7 @@ func (s *sources) load(ctx context.Context, live client.Reader) error {
 		if s.err == nil {
 			s.err = s.loadPlatform(ctx, live)
 		}
-		if apierrors.IsNotFound(s.err) && !s.pool.DeletionTimestamp.IsZero() {
+		if (apierrors.IsNotFound(s.err) || errors.Is(s.err, errNoKey)) && !s.pool.DeletionTimestamp.IsZero() {
 			s.err = nil
 		}
 	})
@@ -76,7 +79,7 @@ func readKey(ctx context.Context, live client.Reader, pool *hivev1.ClusterPool, 
 		return nil, fmt.Errorf("reading secret %s/%s: %w", pool.Namespace, ref.Name, err)
 	}
 	if len(secret.Data[key]) == 0 {
-		return nil, fmt.Errorf("secret %s/%s has no key %s", pool.Namespace, ref.Name, key)
+		return nil, fmt.Errorf("secret %s/%s %w %s", pool.Namespace, ref.Name, errNoKey, key)
 	}
 	return secret.Data[key], nil
 }

@@ -350,3 +350,35 @@ func TestAWriteThatWasLostIsRepeatedAtTheSameVersion(t *testing.T) {
 	require.Equal(t, hivev1.PowerStateRunning, s.clusters()[0].Spec.PowerState)
 	require.Equal(t, 2, writes)
 }
+
+// A creation that is outstanding when its pool is deleted is carried out, for its cluster to be deleted. What the pool's Secrets lack by then is no obstacle.
+func TestAPoolIsDeletedWhateverItsSecretsLack(t *testing.T) {
+	for name, spoil := range map[string]func(*shell, *corev1.Secret) error{
+		"gone": func(s *shell, secret *corev1.Secret) error { return s.client.Delete(s.t.Context(), secret) },
+		"without its key": func(s *shell, secret *corev1.Secret) error {
+			secret.Data = map[string][]byte{"config.json": []byte("{}")}
+			return s.client.Update(s.t.Context(), secret)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cut := true
+			secret := testobj.Secret(testobj.Namespace, "pull", corev1.DockerConfigJsonKey, `{"auths":{}}`)
+			s := newShell(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				if _, is := o.(*corev1.Namespace); is && cut {
+					return errors.New("the wire is cut")
+				}
+				return c.Create(ctx, o, options...)
+			}}, testobj.Pool("p", testobj.Size(1), testobj.PullSecret("pull")), testobj.ClusterImageSet(testobj.ImageSetName), secret)
+			require.Error(t, s.passes("p", 8))
+			pool := s.pool("p")
+			require.Len(t, pool.Status.Operations, 1)
+			cut = false
+			require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+			require.NoError(t, spoil(s, secret))
+			require.NoError(t, s.client.Delete(t.Context(), pool))
+			require.NoError(t, s.passes("p", 60))
+			require.True(t, apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool)))
+			require.Empty(t, s.clusters())
+		})
+	}
+}
