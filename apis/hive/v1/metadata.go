@@ -31,7 +31,7 @@ const (
 
 // Annotations.
 const (
-	// AnnotationClusterPoolSpecHash on a ClusterDeployment: the version of the pool that it was made from.
+	// AnnotationClusterPoolSpecHash on a ClusterDeployment: the version of the pool that it was made from. On its namespace: the one that its creation began with.
 	AnnotationClusterPoolSpecHash = "hive.openshift.io/cluster-pool-spec-hash"
 	// AnnotationRemoveFromPool on a ClusterDeployment, "true": the pool deletes the cluster.
 	AnnotationRemoveFromPool = "hive.openshift.io/remove-cluster-from-pool"

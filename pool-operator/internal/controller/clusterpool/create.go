@@ -4,6 +4,7 @@
 package clusterpool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,9 +37,9 @@ func (r *Reconciler) createCluster(ctx context.Context, p *pass, a poolplan.Crea
 			return err
 		}
 	}
-	err := r.createNamespace(ctx, p.pool, a.Namespace)
+	begun, err := r.createNamespace(ctx, p.pool, a)
 	if err == nil {
-		err = r.createContents(ctx, p, a)
+		err = r.createContents(ctx, p, a, begun)
 	}
 	if refused(err) {
 		// A refused creation will be refused again: the pool withdraws it and slows down.
@@ -57,17 +58,23 @@ func (r *Reconciler) createCluster(ctx context.Context, p *pass, a poolplan.Crea
 	return nil
 }
 
-func (r *Reconciler) createContents(ctx context.Context, p *pass, a poolplan.CreateCluster) error {
+// createContents creates what belongs into a cluster's namespace. A cluster some of whose objects an interrupted operation made is of the version that the pool had when that began.
+func (r *Reconciler) createContents(ctx context.Context, p *pass, a poolplan.CreateCluster, begun string) error {
 	objects, err := p.contents(a)
 	if err != nil {
 		return err
 	}
+	found := false
 	for _, object := range objects {
+		if cd, last := object.(*hivev1.ClusterDeployment); last && found {
+			cd.Annotations[hivev1.AnnotationClusterPoolSpecHash] = begun
+		}
 		r.yieldWriter(ctx, p)
 		err := r.Client.Create(ctx, object, client.FieldOwner(FieldOwner))
 		if client.IgnoreAlreadyExists(err) != nil {
 			return err
 		}
+		found = found || err != nil
 	}
 	return nil
 }
@@ -75,25 +82,27 @@ func (r *Reconciler) createContents(ctx context.Context, p *pass, a poolplan.Cre
 // podSecurityLabel on a namespace says which pods are admitted there.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// createNamespace creates the namespace of a new cluster. If there is one already it has to be this pool's.
-func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPool, name string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: membership.Labels(client.ObjectKeyFromObject(pool))}}
+// createNamespace creates the namespace of a new cluster. If there is one already it has to be this pool's. It returns the version of the pool that the namespace was created for.
+func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPool, a poolplan.CreateCluster) (begun string, err error) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: a.Namespace, Labels: membership.Labels(client.ObjectKeyFromObject(pool)), Annotations: map[string]string{hivev1.AnnotationClusterPoolSpecHash: a.Version},
+	}}
 	if pool.Spec.Platform.Hosted != nil && pool.Spec.ClusterInstallTemplate == nil {
 		ns.Labels[podSecurityLabel] = "restricted" // the operator's own pods fit it; those of other installers may not
 	}
-	err := r.Client.Create(ctx, ns, client.FieldOwner(FieldOwner))
+	err = r.Client.Create(ctx, ns, client.FieldOwner(FieldOwner))
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return a.Version, err
 	}
 	existing := &metav1.PartialObjectMetadata{}
 	existing.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
-		return err
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: a.Namespace}, existing); err != nil {
+		return "", err
 	}
 	if existing.Labels[hivev1.LabelNamespaceClusterPoolName] != pool.Name || existing.Labels[hivev1.LabelNamespaceClusterPoolNamespace] != pool.Namespace {
-		return errNotOurs
+		return "", errNotOurs
 	}
-	return nil
+	return cmp.Or(existing.Annotations[hivev1.AnnotationClusterPoolSpecHash], a.Version), nil
 }
 
 // refused says whether an answer of the API server will be the same next time.

@@ -27,6 +27,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
@@ -379,6 +380,42 @@ func TestAPoolIsDeletedWhateverItsSecretsLack(t *testing.T) {
 			require.NoError(t, s.passes("p", 60))
 			require.True(t, apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool)))
 			require.Empty(t, s.clusters())
+		})
+	}
+}
+
+// A cluster whose creation was interrupted, and whose pool has changed since, is of the earlier version: some of its objects are, and stay so. The pool replaces it.
+func TestAnInterruptedCreationIsOfTheVersionThatItBeganWith(t *testing.T) {
+	for name, cut := range map[string]func(client.Object) bool{
+		"after the MachinePool":          func(o client.Object) bool { _, is := o.(*hivev1.ClusterDeployment); return is },
+		"when there is nothing of it":    func(o client.Object) bool { _, is := o.(*hivev1.MachinePool); return is },
+		"when there is no namespace yet": func(o client.Object) bool { _, is := o.(*corev1.Namespace); return is },
+	} {
+		t.Run(name, func(t *testing.T) {
+			interrupted := true
+			s := newShell(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				if interrupted && cut(o) {
+					return errors.New("the wire is cut")
+				}
+				return c.Create(ctx, o, options...)
+			}}, testobj.Pool("p", testobj.Size(1), func(p *hivev1.ClusterPool) {
+				p.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{{Name: "worker", Replicas: 1}}
+			}), testobj.ClusterImageSet(testobj.ImageSetName))
+			require.Error(t, s.passes("p", 8))
+			pool := s.pool("p")
+			require.Len(t, pool.Status.Operations, 1)
+			versions := map[int64]string{1: poolplan.Version(pool.Spec)}
+			pool.Spec.MachinePools[0].Replicas = 3
+			versions[3] = poolplan.Version(pool.Spec)
+			require.NoError(t, s.client.Update(t.Context(), pool))
+			interrupted = false
+			require.NoError(t, s.passes("p", 2))
+			clusters := s.clusters()
+			require.Len(t, clusters, 1)
+			machines := &hivev1.MachinePoolList{}
+			require.NoError(t, s.client.List(t.Context(), machines))
+			require.Len(t, machines.Items, 1)
+			require.Equal(t, versions[*machines.Items[0].Spec.Replicas], clusters[0].Annotations[hivev1.AnnotationClusterPoolSpecHash])
 		})
 	}
 }
