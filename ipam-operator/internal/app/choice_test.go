@@ -35,6 +35,16 @@ func (w *testEnv) choosing(name, zone string) *ipamv1.IPClaim {
 	return claim
 }
 
+// widen makes a pool of one address one of nine. A claim that is made before the operator knows that chooses another pool.
+func (w *testEnv) widen(pool *ipamv1.IPPool) {
+	w.t.Helper()
+	w.merge(pool, `{"spec":{"pools":[{"start":"10.1.0.1","end":"10.1.0.9"}]}}`)
+	w.eventually("the pool is not wider", func() bool {
+		total := w.getPool(pool.Name).Status.Total
+		return total != nil && *total == 9
+	})
+}
+
 func TestAClaimChoosesItsPoolByLabels(t *testing.T) {
 	w := newTestEnv(t)
 	w.operator(nil)
@@ -138,7 +148,7 @@ func TestAChoosingClaimThatIsMadeAgainGetsItsFormerAddress(t *testing.T) {
 	claim := w.choosing("b", "a")
 	before := w.address("b").Spec
 	require.Equal(t, "second", before.Pool.Name)
-	w.merge(first, `{"spec":{"pools":[{"start":"10.1.0.1","end":"10.1.0.9"}]}}`)
+	w.widen(first)
 	w.choosing("c", "a")
 	require.Equal(t, "first", w.address("c").Spec.Pool.Name)
 
@@ -159,7 +169,7 @@ func TestAChoosingClaimThatIsMadeAgainIsAnotherClaim(t *testing.T) {
 	require.Equal(t, "first", w.address("a").Spec.Pool.Name)
 	claim := w.choosing("b", "a")
 	require.Equal(t, "second", w.address("b").Spec.Pool.Name)
-	w.merge(first, `{"spec":{"pools":[{"start":"10.1.0.1","end":"10.1.0.9"}]}}`)
+	w.widen(first)
 	w.choosing("c", "a")
 	require.Equal(t, "first", w.address("c").Spec.Pool.Name)
 	w.delete(claim)
