@@ -57,6 +57,8 @@ type endpoints struct {
 	swept time.Time
 }
 
+var errCredentials = &inventory.EndpointError{Problem: inventory.ProblemCredentials}
+
 // endpoint is one Ironic, asked with one set of credentials.
 type endpoint struct {
 	// ironic is the same for all sets of credentials of one Ironic.
@@ -155,6 +157,10 @@ func (s *endpoints) leave(t *admission, err error, now time.Time) {
 	}
 	switch {
 	case t.probe && e.answers: // an earlier request was answered meanwhile
+	case !t.probe && errors.Is(err, errCredentials): // perhaps for this request alone, as by a policy of Ironic: the next host asks before the others
+		if e.answers {
+			e.answers, e.again = false, now
+		}
 	case away(err, t.probe):
 		e.answers, e.err = false, err
 		e.again = now.Add(min(time.Second<<min(e.failures, 10), maxAway))

@@ -177,6 +177,43 @@ func TestAnErrorOfOneNodeClosesNoIronic(t *testing.T) {
 	}
 }
 
+// TestARequestThatIsForbiddenPausesNoOtherHost has an Ironic whose policy forbids one request, and then one that takes the credentials no more.
+func TestARequestThatIsForbiddenPausesNoOtherHost(t *testing.T) {
+	s, now := newEndpoints(), time.Now()
+	answering(t, s, now)
+	var inside []*admission
+	for i := range atOnce {
+		e, err := s.enter(at("a"), key(i), now)
+		require.NoError(t, err)
+		inside = append(inside, e)
+	}
+	_, err := s.enter(at("a"), key(100), now)
+	require.ErrorIs(t, err, hoststate.ErrLater)
+	forbidden := inventory.Failf(inventory.ProblemCredentials, "HTTP 403")
+	s.leave(inside[0], forbidden, now)
+	require.Equal(t, "100", (<-s.wake).Object.Name)
+	e, err := s.enter(at("a"), key(100), now)
+	require.NoError(t, err, "it is asked at once")
+	require.True(t, e.probe)
+	_, err = s.enter(at("a"), key(101), now)
+	require.ErrorIs(t, err, hoststate.ErrLater, "others say nothing meanwhile")
+	s.leave(e, nil, now)
+	assert.Equal(t, "101", (<-s.wake).Object.Name)
+	e, err = s.enter(at("a"), key(101), now)
+	require.NoError(t, err)
+	require.False(t, e.probe)
+
+	s.leave(inside[1], forbidden, now)
+	s.leave(e, forbidden, now)
+	e, err = s.enter(at("a"), key(100), now)
+	require.NoError(t, err)
+	require.True(t, e.probe)
+	s.leave(e, forbidden, now)
+	s.leave(inside[2], forbidden, now)
+	_, err = s.enter(at("a"), key(101), now)
+	require.ErrorIs(t, err, forbidden, "the credentials are refused to all")
+}
+
 // TestIronicsThatNoHostNamesAreForgotten has a host whose user names one Ironic after another, each of which is away, and one that is deleted while it waits.
 func TestIronicsThatNoHostNamesAreForgotten(t *testing.T) {
 	s, now := newEndpoints(), time.Now()
