@@ -288,7 +288,8 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 	if data := host.Annotations[metal3v1.IronicAnnotation]; data != "" {
 		ref = &metal3v1.IronicReference{}
 		if err := json.Unmarshal([]byte(data), ref); err != nil {
-			return nil, fmt.Errorf("reading the annotation %s: %w", metal3v1.IronicAnnotation, err)
+			return nil, inventory.Failf(inventory.ProblemNoEndpoint, "the annotation %s cannot be read (%v): set it to the spec.ironic of the BareMetalHostDiscovery, as JSON, or remove it where that has none",
+				metal3v1.IronicAnnotation, err)
 		}
 	}
 	address := r.Provisioners.Address(host.Namespace, ref)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,5 +127,39 @@ func TestAHostThatDiscoveryIsMakingIsLeftAlone(t *testing.T) {
 		assert.Equal(t, c.passes, withStatus().Create(event.CreateEvent{Object: c.host}), name)
 		assert.Equal(t, c.passes, withStatus().Update(event.UpdateEvent{ObjectOld: c.host, ObjectNew: c.host}), name)
 		assert.True(t, withStatus().Delete(event.DeleteEvent{Object: c.host}), name)
+	}
+}
+
+// TestAHostWhoseIronicCannotBeReadSaysWhatToDo: the annotation is the user's to change, and the host says so in place of the log.
+func TestAHostWhoseIronicCannotBeReadSaysWhatToDo(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, metal3v1.AddToScheme(scheme))
+	for name, manage := range map[string]bool{"that is handed over": false, "that is managed": true} {
+		t.Run(name, func(t *testing.T) {
+			host := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "h", Labels: map[string]string{metal3v1.DiscoveredByLabel: "d"}, Finalizers: []string{metal3v1.DiscoveryFinalizer},
+				Annotations: map[string]string{metal3v1.PausedAnnotation: metal3v1.DiscoveryPausedValue, metal3v1.IronicAnnotation: "http://192.0.2.1"},
+			}}
+			host.Spec.BMC = &metal3v1.BMCDetails{Address: "ipmi://192.0.2.2", CredentialsName: "bmc"}
+			host.Status.LastUpdated = new(metav1.NewTime(time.Now()))
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bmc"}, Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(host, secret).WithStatusSubresource(host).
+				WithIndex(&coordinationv1.Lease{}, holderIndex, func(client.Object) []string { return nil }).Build()
+			r := New(Deps{Client: c, Live: c, Events: events.NewFakeRecorder(10), Namespace: "system", ManageHosts: manage})
+			for range 6 {
+				_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(host)})
+				require.NoError(t, err)
+			}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(host), host))
+			kind := metal3v1.ConditionHandedOver
+			if manage {
+				kind = metal3v1.ConditionReady
+			}
+			said := meta.FindStatusCondition(host.Status.Conditions, kind)
+			require.NotNil(t, said)
+			assert.Equal(t, metal3v1.ReasonEndpointMissing, said.Reason)
+			assert.Contains(t, said.Message, "set it to the spec.ironic of the BareMetalHostDiscovery, as JSON, or remove it")
+		})
 	}
 }
