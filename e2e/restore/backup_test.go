@@ -70,6 +70,43 @@ func TestABackupMayHaveThousandsOfNamespaces(t *testing.T) {
 	}
 }
 
+// Claims and addresses of Cluster API belong to the provider of their pool, and so do the Secrets of a namespace that has no others.
+func TestABackupLeavesOtherProvidersTheirAddresses(t *testing.T) {
+	_, err := exec.LookPath("jq")
+	needtest.Part(t, err == nil, "jq is not installed: install the package jq of Debian")
+	answers, kubectl := t.TempDir(), filepath.Join(t.TempDir(), "kubectl")
+	const both = `{"items":[
+		{"metadata":{"name":"ours","namespace":"metal"},"spec":{"poolRef":{"apiGroup":"ipam.metal3.io","kind":"IPPool","name":"p"}}},
+		{"metadata":{"name":"theirs","namespace":"vsphere"},"spec":{"poolRef":{"apiGroup":"ipam.cluster.x-k8s.io","kind":"InClusterIPPool","name":"p"}}}]}`
+	for name, content := range map[string]string{
+		"ipaddressclaims.ipam.cluster.x-k8s.io": both, "ipaddresses.ipam.cluster.x-k8s.io": both, "leases.coordination.k8s.io": `{"items":[]}`, "configmaps": `{"items":[]}`,
+		"namespaces": `{"items":[{"metadata":{"name":"metal"}},{"metadata":{"name":"vsphere"}}]}`,
+		"secrets":    `{"items":[{"metadata":{"name":"ours","namespace":"metal"}},{"metadata":{"name":"theirs","namespace":"vsphere"}}]}`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(answers, name), []byte(content), 0o600))
+	}
+	script := "#!/bin/sh\ncase $2 in crd) printf 'crd/%s\\n' ipaddressclaims.ipam.cluster.x-k8s.io ipaddresses.ipam.cluster.x-k8s.io ;; *) cat '" + answers + "'/\"$2\" ;; esac\n"
+	require.NoError(t, os.WriteFile(kubectl, []byte(script), 0o700))
+	backup, err := checkout.Path("hack", "backup")
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "backup")
+	cmd := exec.CommandContext(t.Context(), backup, dir)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	require.NoError(t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.NotContains(t, string(content), "theirs", file)
+		assert.NotContains(t, string(content), "vsphere", file)
+		if name := filepath.Base(file); name != "02-configmaps.json" && name != "03-leases.json" {
+			assert.Contains(t, string(content), "metal", file)
+		}
+	}
+}
+
 // An operator that gives a cluster to a claim, or an address, while a backup is written does so behind what was read before.
 func TestABackupReadsObjectsBeforeWhatTheyReferTo(t *testing.T) {
 	_, err := exec.LookPath("jq")
