@@ -714,7 +714,7 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 }
 
 // findsClusters: a name is text, whatever its case.
-func findsClusters(t *testing.T, s *store.Store, _ string) {
+func findsClusters(t *testing.T, s *store.Store, address string) {
 	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		for i, name := range []string{"edge-one", "Edge_Two", "core", "É50%"} {
 			c := &domain.Cluster{ID: uuid.NewString(), Name: name, CreatedAt: time.Now().Add(time.Duration(i) * time.Second), Status: lifecycle.ClusterReady}
@@ -723,7 +723,11 @@ func findsClusters(t *testing.T, s *store.Store, _ string) {
 		}
 	})
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
-		for text, want := range map[string]int{"EDGE": 2, "edge_": 1, "e%o": 0, "50%": 1, `\`: 0, "'": 0, "?": 0} {
+		counts := map[string]int{"EDGE": 2, "edge_": 1, "e%o": 0, "50%": 1, "É5": 1, `\`: 0, "'": 0, "?": 0}
+		if !strings.Contains(address, "://") { // PostgreSQL folds the letters of its locale, and that of tests has those of ASCII
+			counts["é5"] = 1
+		}
+		for text, want := range counts {
 			found, err := r.Clusters(ctx, admin, domain.ClusterFilter{Search: text})
 			require.NoError(t, err, text)
 			assert.Equal(t, want, found.Total, text)

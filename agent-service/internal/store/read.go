@@ -364,6 +364,9 @@ func found(query *bun.SelectQuery, db bun.IDB, scope domain.Scope, text string) 
 // like compares a column with a pattern.
 const like = ` LIKE ? ESCAPE '\'`
 
+// likeLower compares the lower case of a column with that of a pattern: which letters have one is for the database to say.
+const likeLower = ` LIKE lower(?) ESCAPE '\'`
+
 // containing is a pattern for what contains a text, whatever its case.
 func containing(text string) string { return including(strings.ToLower(text)) }
 
@@ -407,7 +410,7 @@ func (r reader) Clusters(ctx context.Context, scope domain.Scope, f domain.Clust
 	var rows []clusterRow
 	query := equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "user_name", f.Owner)
 	if f.Search != "" {
-		query = query.Where("lower(name)"+like, containing(f.Search))
+		query = query.Where("lower(name)"+likeLower, including(f.Search))
 	}
 	query = within(query, "status", f.States)
 	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, clusterRow.decode)
@@ -499,7 +502,7 @@ func (r reader) Events(ctx context.Context, f domain.EventFilter) (domain.List[d
 	}
 	query = within(within(within(query, "severity", f.Severities), "category", f.Categories), "name", f.Names)
 	if f.Message != "" {
-		query = query.Where("lower(message)"+like, containing(f.Message))
+		query = query.Where("lower(message)"+likeLower, including(f.Message))
 	}
 	switch {
 	case f.AfterPosition != nil:

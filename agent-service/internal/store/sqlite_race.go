@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/mattn/go-sqlite3"
 )
@@ -37,7 +38,7 @@ func openFile(path, lock string, pragmas []string) (*sql.DB, error) {
 				return fmt.Errorf("configuring the database: %w", err)
 			}
 		}
-		return nil
+		return c.RegisterFunc("lower", strings.ToLower, true)
 	}
 	address := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=" + lock
 	return sql.OpenDB(&file{sqlite3.SQLiteDriver{ConnectHook: configure}, address}), nil
