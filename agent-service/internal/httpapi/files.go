@@ -247,13 +247,12 @@ func (s *files) DownloadClusterLogs(ctx context.Context, r api.DownloadClusterLo
 	case given(r.Params.LogsType) == api.DownloadClusterLogsParamsLogsTypeController:
 		name = "logs/controller"
 	}
+	logs := logarchive.Source{
+		Read: func(name string) ([]byte, error) { return s.Service.Logs(ctx, principal(ctx), clusterID, name) },
+		Turn: func() (func(), error) { return s.downloads.Take(ctx) },
+	}
 	if name != "" {
-		content, err := s.Service.Logs(ctx, principal(ctx), clusterID, name)
-		if err != nil {
-			return nil, err
-		}
-		file := download(strings.ReplaceAll(name, "/", "_")+".tar.gz", content)
-		return api.DownloadClusterLogs200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, nil
+		return &logarchive.One{Source: logs, Log: name}, nil
 	}
 	found, err := s.Service.ListLogs(ctx, principal(ctx), clusterID)
 	if err == nil && len(found) == 0 {
@@ -262,9 +261,7 @@ func (s *files) DownloadClusterLogs(ctx context.Context, r api.DownloadClusterLo
 	if err != nil {
 		return nil, err
 	}
-	return &logarchive.Archive{Name: "cluster_" + clusterID + "_logs.tar", Logs: found, Read: func(name string) ([]byte, error) {
-		return s.Service.Logs(ctx, principal(ctx), clusterID, name)
-	}}, nil
+	return &logarchive.Archive{Source: logs, Name: "cluster_" + clusterID + "_logs.tar", Logs: found}, nil
 }
 
 // UpdateHostLogsProgress implements api.StrictServerInterface.

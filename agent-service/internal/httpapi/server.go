@@ -21,6 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/bodylimit"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/httpapi/description"
+	"github.com/muster-io/muster/agent-service/internal/httpapi/logarchive"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
@@ -102,7 +103,7 @@ func New(options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
-	s := &server{Options: options, operations: description.Operations(document), logs: bodylimit.NewTurns[domain.HostKey](logsAtOnce), bodies: bodylimit.New()}
+	s := &server{Options: options, operations: description.Operations(document), logs: bodylimit.NewTurns[domain.HostKey](logsAtOnce), bodies: bodylimit.New(), downloads: logarchive.NewTurns()}
 	mux := http.NewServeMux()
 	all := &handlers{clusters{s}, hosts{s}, infraEnvs{s}, files{s}, machines{s}, events{s}, facts{s}}
 	strict := api.NewStrictHandlerWithOptions(all, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
@@ -129,6 +130,8 @@ type server struct {
 	// logs are the turns at sending archives of logs.
 	logs   *bodylimit.Turns[domain.HostKey]
 	bodies *bodylimit.Limiter
+	// downloads are the turns at reading them.
+	downloads *logarchive.Turns
 }
 
 // handlers are all operations, by what they are about.

@@ -5,10 +5,12 @@ package logarchive
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +30,7 @@ func archiveOf(reads int, sizes ...int) *Archive {
 	for i, size := range sizes {
 		a.Logs = append(a.Logs, domain.FileInfo{Name: "logs/" + strconv.Itoa(i), Size: int64(size), UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)})
 	}
+	a.Turn = func() (func(), error) { return func() {}, nil }
 	a.Read = func(name string) ([]byte, error) {
 		at, err := strconv.Atoi(strings.TrimPrefix(name, "logs/"))
 		if err != nil || at >= reads {
@@ -88,4 +91,53 @@ func TestLogsThatCannotBeReadAreNoWholeAnswer(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		server.Close()
 	}
+}
+
+// Each archive that is sent is in memory: one more waits for its turn, and is refused in the end.
+func TestDownloadsOfLogsTakeTurns(t *testing.T) {
+	turns, reads := NewTurns(), 0
+	one := func(ctx context.Context) *One {
+		return &One{Log: "logs/a", Source: Source{
+			Read: func(string) ([]byte, error) { reads++; return []byte("abc"), nil },
+			Turn: func() (func(), error) { return turns.Take(ctx) },
+		}}
+	}
+	var taken []func()
+	for range atOnce {
+		release, err := turns.Take(t.Context())
+		require.NoError(t, err)
+		taken = append(taken, release)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	answer := httptest.NewRecorder()
+	require.ErrorContains(t, one(gone).VisitDownloadClusterLogsResponse(answer), "others download logs at the moment; try again")
+	assert.Zero(t, reads)
+	assert.Empty(t, answer.Header(), "the answer is free for the error")
+	taken[0]()
+	for range 2 {
+		answer = httptest.NewRecorder()
+		require.NoError(t, one(t.Context()).VisitDownloadClusterLogsResponse(answer))
+		assert.Equal(t, "abc", answer.Body.String())
+		assert.Equal(t, `attachment; filename="logs_a.tar.gz"`, answer.Header().Get("Content-Disposition"))
+		assert.Equal(t, "3", answer.Header().Get("Content-Length"))
+	}
+}
+
+// A client that takes nothing of what is sent does not keep its turn.
+func TestADownloadThatStallsEnds(t *testing.T) {
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		out := paced(w)
+		out.stall = 50 * time.Millisecond
+		_, err := out.Write(make([]byte, 64<<20))
+		ended <- err
+	}))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	require.NoError(t, err)
+	response, err := server.Client().Do(request)
+	require.NoError(t, err)
+	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+	require.NoError(t, response.Body.Close())
 }
