@@ -7,7 +7,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,12 +17,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
-
-// mostReviewed is in how many namespaces rights are asked for, to decide about a button.
-const mostReviewed = 10
-
-// buttonTime is how long a page of REST waits for what the Kubernetes API says about a button.
-const buttonTime = 2 * time.Second
 
 // mayApprove is true where one of the machines waits for its approval, and the Kubernetes API lets the person give it.
 func (v *visit) mayApprove(machines []machine) bool {
@@ -40,10 +33,10 @@ func (v *visit) mayApprove(machines []machine) bool {
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(v.r.Context(), buttonTime)
+	ctx, cancel := context.WithTimeout(v.r.Context(), kubeclient.ButtonTime)
 	defer cancel()
-	for _, namespace := range namespaces[:min(len(namespaces), mostReviewed)] {
-		may, err := allowed(ctx, c, authorizationv1.ResourceAttributes{Verb: "patch", Group: agentv1.GroupVersion.Group, Resource: "agents", Namespace: namespace})
+	for _, namespace := range namespaces[:min(len(namespaces), kubeclient.MostReviewed)] {
+		may, err := kubeclient.Allowed(ctx, c, authorizationv1.ResourceAttributes{Verb: "patch", Group: agentv1.GroupVersion.Group, Resource: "agents", Namespace: namespace})
 		if may || err != nil { // one that is away is not asked again
 			return may
 		}

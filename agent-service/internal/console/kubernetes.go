@@ -5,12 +5,10 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,19 +53,6 @@ func (v *visit) fromCluster(err error) error {
 	default:
 		return &refusal{int(cmp.Or(status.Code, http.StatusBadGateway)), cmp.Or(status.Message, t("kubernetes.away"))}
 	}
-}
-
-// mayDo is allowed for a namespace. An answer that is not there is no permission.
-func (v *visit) mayDo(c client.Client, verb, group, resource, namespace string) bool {
-	may, _ := allowed(v.r.Context(), c, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
-	return may
-}
-
-// allowed asks the Kubernetes API whether it allows the person of a client something.
-func allowed(ctx context.Context, c client.Client, what authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
-	err := c.Create(ctx, review)
-	return err == nil && review.Status.Allowed, err
 }
 
 // passKubeconfig hands the kubeconfig of a Secret to the browser as a file.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -128,6 +129,41 @@ func TestMachinesAreShownWhileTheKubernetesAPIHangs(t *testing.T) {
 		assert.Contains(t, page, "node-7")
 		assert.NotContains(t, page, `value="approve"`)
 		assert.EqualValues(t, 1, asked.Load(), "one that does not answer is not asked about the other namespaces")
+	}
+}
+
+// TestPoolsAreShownWhileReviewsHang: the API server answers about pools, and not about rights, as where a webhook decides about these and is away.
+func TestPoolsAreShownWhileReviewsHang(t *testing.T) {
+	var asked atomic.Int32
+	end := make(chan struct{})
+	kubernetes := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/clusterpools"):
+			_, _ = io.WriteString(w, `{"kind":"ClusterPoolList","apiVersion":"hive.openshift.io/v1","items":[{"metadata":{"name":"small","namespace":"a"}},{"metadata":{"name":"large","namespace":"b"}}]}`)
+		case strings.HasSuffix(r.URL.Path, "/clusterclaims"):
+			_, _ = io.WriteString(w, `{"kind":"ClusterClaimList","apiVersion":"hive.openshift.io/v1","items":[]}`)
+		case strings.HasSuffix(r.URL.Path, "/clusterclaims/mine"):
+			_, _ = io.WriteString(w, `{"kind":"ClusterClaim","apiVersion":"hive.openshift.io/v1","metadata":{"name":"mine","namespace":"a"}}`)
+		default:
+			asked.Add(1)
+			select {
+			case <-r.Context().Done():
+			case <-end:
+			}
+		}
+	}))
+	t.Cleanup(kubernetes.Close)
+	t.Cleanup(func() { close(end) })
+	p := signIn(t, newUnapproved(0), &rest.Config{Host: kubernetes.URL})
+	p.Timeout = 20 * time.Second
+	for path, text := range map[string]string{"/pools": `<th scope="row">large</th>`, "/claims/a/mine": "mine"} {
+		asked.Store(0)
+		status, page := p.read(p.Get(p.base + path))
+		assert.Equal(t, http.StatusOK, status, path)
+		assert.Contains(t, page, text)
+		assert.EqualValues(t, 1, asked.Load(), "%s: one that does not answer is not asked about the other namespaces", path)
 	}
 }
 

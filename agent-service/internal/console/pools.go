@@ -4,6 +4,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -76,12 +77,9 @@ func (v *visit) readPools(body *poolsPage) error {
 	if err := body.note(v.fromCluster(c.List(v.r.Context(), &pools, within...))); err != nil {
 		return err
 	}
-	rights := map[string]bool{}
+	rights := kubeclient.Rights(v.r.Context(), c, authorizationv1.ResourceAttributes{Verb: "create", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims"}, pools.Items)
 	for i := range pools.Items {
 		row := poolRow{ClusterPool: pools.Items[i]}
-		if _, asked := rights[row.Namespace]; !asked && len(rights) < mostReviewed {
-			rights[row.Namespace] = v.mayDo(c, "create", hivev1.GroupVersion.Group, "clusterclaims", row.Namespace)
-		}
 		if rights[row.Namespace] {
 			row.Claim = hivev1.NewClaimName(row.Name) // now, so that a form that is sent twice makes one claim
 		}
@@ -195,7 +193,9 @@ func showClaim(v *visit) error {
 	}
 	body := claimPage{claimRow: newClaim(*claim)}
 	if claim.DeletionTimestamp.IsZero() {
-		body.MayGiveBack, _ = allowed(v.r.Context(), c, authorizationv1.ResourceAttributes{ // an answer that is not there is no permission
+		ctx, cancel := context.WithTimeout(v.r.Context(), kubeclient.ButtonTime)
+		defer cancel()
+		body.MayGiveBack, _ = kubeclient.Allowed(ctx, c, authorizationv1.ResourceAttributes{ // an answer that is not there is no permission
 			Verb: "delete", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims", Namespace: claim.Namespace, Name: claim.Name,
 		})
 	}
