@@ -166,7 +166,7 @@ func newManager(config *rest.Config, o ctrl.Options) (ctrl.Manager, error) {
 }
 
 func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sources, fleets *fleet.Registry, counters *metrics.Metrics) error {
-	recorder := mgr.GetEventRecorder(name)
+	recorder := operator.Recorder(mgr.GetEventRecorder(name))
 	c := mgr.GetClient()
 	if !p.ManageHosts { // the definitions of hosts are those of the operator that manages them
 		c = olderkinds.Client(c, "BareMetalHost", "HardwareData")

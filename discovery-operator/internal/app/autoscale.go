@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
 	"github.com/muster-io/muster/discovery-operator/internal/metrics"
 )
@@ -25,7 +26,7 @@ func addAutoscaling(ctx context.Context, mgr ctrl.Manager, o Options, counters *
 		return wrap(err, "making a client without cache")
 	}
 	err = autoscale.SetupWithManager(ctx, mgr, autoscale.Deps{
-		Reader: mgr.GetCache(), Scales: plain.SubResource("scale"), Recorder: mgr.GetEventRecorder(name), Counter: counters,
+		Reader: mgr.GetCache(), Scales: plain.SubResource("scale"), Recorder: operator.Recorder(mgr.GetEventRecorder(name)), Counter: counters,
 	})
 	return wrap(err, "adding the controllers of sets that follow hosts")
 }

@@ -15,6 +15,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddress"
@@ -35,7 +36,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	index, layouts := space.New(), space.NewLayouts(ipamv1.AllocationStrategy(o.DefaultStrategy))
 	waiting := &waitingClaims{}
 	instruments := metrics.New(registry, index, waiting)
-	recorder := mgr.GetEventRecorder(reporter)
+	recorder := operator.Recorder(mgr.GetEventRecorder(reporter))
 
 	claims := engine.New(engine.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: engine.IPClaims(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace), Index: index, Line: space.NewLine(),

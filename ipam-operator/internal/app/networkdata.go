@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/apis/operator"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3dataclaim"
@@ -47,7 +48,7 @@ func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *
 	if err := metal3data.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	recorder := mgr.GetEventRecorder(reporter)
+	recorder := operator.Recorder(mgr.GetEventRecorder(reporter))
 	instruments := metrics.NewNetworkData(registry)
 	data := metal3data.New(metal3data.Deps{
 		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Recorder: recorder,
