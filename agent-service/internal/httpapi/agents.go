@@ -124,12 +124,34 @@ func stepsOf(instructions service.Instructions) api.Steps {
 // instructions are those for the caller: a poll ends with the token that it came with. An installed system says what there is of the certificate of its kubelet.
 func (s *machines) instructions(ctx context.Context, k domain.HostKey, hold time.Duration, certificate agentproto.KubeletCertificate) (service.Instructions, error) {
 	machine := callerOf(ctx).machine
-	if machine == nil || machine.HostID == "" {
+	if machine == nil {
 		return s.Service.NextInstructions(ctx, k, hold)
+	}
+	if machine.HostID == "" {
+		return s.instructionsOfAdmitted(ctx, k, hold)
 	}
 	answer, err := s.Service.NextInstructionsWith(ctx, k, machine.Stamps, certificate, hold)
 	if err == nil && !answer.Ended && errors.Is(s.Authority.Current(ctx, *machine), token.ErrRevoked) {
 		answer = service.Instructions{NextSeconds: 1, Ended: true} // with all of its infra-env's hosts
+	}
+	return answer, err
+}
+
+// instructionsOfAdmitted are those for an agent with the token of its image. Where its host was deleted, or what it was admitted with ended, while the poll was held, it registers again.
+func (s *machines) instructionsOfAdmitted(ctx context.Context, k domain.HostKey, hold time.Duration) (service.Instructions, error) {
+	c := callerOf(ctx)
+	answer, err := s.Service.NextInstructions(ctx, k, hold)
+	if err != nil && domain.KindOf(err) != domain.NotFound {
+		return answer, err
+	}
+	unknown, why := s.unregistered(ctx, c, k)
+	switch {
+	case why != nil:
+		return service.Instructions{}, why
+	case unknown:
+		return service.Instructions{Exit: true}, nil
+	case err == nil:
+		err = s.opens(ctx, *c.machine, k)
 	}
 	return answer, err
 }

@@ -311,6 +311,37 @@ func TestRefusalsHaveTheFormOfAssistedService(t *testing.T) {
 	}
 }
 
+// TestAnAgentWhosePollIsHeldRegistersAgain has an agent that is nearly always in a poll: answered 404, it would wait for ever.
+func TestAnAgentWhosePollIsHeldRegistersAgain(t *testing.T) {
+	for name, end := range map[string]func(w *testEnv, admin caller, agent *fieldAgent) answer{
+		"its host is deleted": func(w *testEnv, admin caller, agent *fieldAgent) answer {
+			return w.call(admin, "DELETE", agent.path, nil)
+		},
+		"its tokens are revoked": func(w *testEnv, admin caller, agent *fieldAgent) answer {
+			return w.call(admin, "POST", agent.path+"/actions/revoke-tokens", nil)
+		},
+		"its infra-env is deleted": func(w *testEnv, admin caller, agent *fieldAgent) answer {
+			infraEnv, _, _ := strings.Cut(agent.path, "/hosts/")
+			return w.call(admin, "DELETE", infraEnv, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestEnv(t)
+			admin := w.person("root", "admins")
+			agent := newFieldAgent(w, w.infraEnv(admin, "e"))
+			require.Equal(t, 201, agent.register(uuid.NewString()).status)
+			answered := w.held(agent.token, agent.path)
+			ended := end(w, admin, agent)
+			require.Less(t, ended.status, 300, ended.raw)
+			a := <-answered
+			require.Equal(t, 200, a.status, a.raw)
+			agent.sees("steps", a.body)
+			assert.Equal(t, "exit", a.text("post_step_action"))
+			assert.Equal(t, []any{}, a.body["instructions"], "nothing is told of what comes")
+		})
+	}
+}
+
 func TestAChangeMayRepeatTheNameOfItsCluster(t *testing.T) {
 	w := newTestEnv(t)
 	olga := w.person("olga")

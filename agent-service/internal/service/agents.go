@@ -149,6 +149,9 @@ func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain
 		if carried != nil && !h.Stamps.Accept(*carried) {
 			return ended(h), nil
 		}
+		if carried == nil && h.Admission != known.Admission { // who polls with the token of an image has to show again what it opens
+			return Instructions{NextSeconds: 1, Revision: h.Revision}, nil
+		}
 		instructions, due, err := s.instruct(ctx, e, key, of)
 		instructions.Held = s.Now().Sub(began)
 		if err != nil || due || hold == 0 {
