@@ -1947,7 +1947,9 @@ type HostPeers struct {
 // HostProgress defines model for HostProgress.
 type HostProgress struct {
 	CurrentStage HostStage `json:"current_stage,omitempty,omitzero"`
-	ProgressInfo string    `json:"progress_info,omitempty,omitzero"`
+
+	// ProgressInfo Its first 2000 characters are kept.
+	ProgressInfo string `json:"progress_info,omitempty,omitzero"`
 }
 
 // HostProgressInfo defines model for HostProgressInfo.

@@ -243,6 +243,24 @@ func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
 	assert.Contains(t, asked, "stop-installation")
 }
 
+// TestALongReasonOfAFailureIsCut has an installer that reports the output of the program that failed.
+func TestALongReasonOfAFailureIsCut(t *testing.T) {
+	w := newTestEnv(t)
+	admin := w.person("root", "admins")
+	agent, cluster := w.boundFieldAgent(admin)
+	require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
+	agent.poll()
+	agent.reply("installation-disk-speed-check", "", `{"path":"/dev/sda","io_sync_duration":4}`)
+	agent.reply("container-image-availability", "", `{"images":[{"name":"quay.example.com/muster/installer:1","result":"success"}]}`)
+	require.Contains(t, agent.poll(), "install")
+	failed := w.call(agent.token, "PUT", agent.path+"/progress", map[string]any{"current_stage": "Failed", "progress_info": "no space left: " + strings.Repeat("x", 5000)})
+	require.Equal(t, http.StatusOK, failed.status, failed.raw)
+	host := w.call(admin, "GET", agent.path, nil)
+	assert.Equal(t, "error", host.text("status"))
+	assert.Contains(t, host.text("status_info"), "no space left")
+	assert.Less(t, len(host.body["progress"].(map[string]any)["progress_info"].(string)), 2100)
+}
+
 // TestPartitionsThatAreKeptAreNotWrittenOver has installer arguments of coreos-installer: agents of assisted-service measure a disk with what writes over its beginning.
 func TestPartitionsThatAreKeptAreNotWrittenOver(t *testing.T) {
 	for _, argument := range []string{"--save-partlabel", "--save-partindex"} {
