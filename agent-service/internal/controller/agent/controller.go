@@ -111,10 +111,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 		return ctrl.Result{}, nil
 	case r.written.Ahead(key, seen.agent.ResourceVersion):
 		return ctrl.Result{}, nil // the cache will tell
-	case !seen.agent.DeletionTimestamp.IsZero():
+	}
+	// First: tokens end also while an installation keeps the Agent that is being deleted.
+	if err := r.revoke(ctx, seen); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !seen.agent.DeletionTimestamp.IsZero() {
 		return r.release(ctx, seen)
 	}
-	if err := errors.Join(r.revoke(ctx, seen), r.restore(ctx, seen)); err != nil {
+	if err := r.restore(ctx, seen); err != nil {
 		return ctrl.Result{}, err
 	}
 	switch {

@@ -84,6 +84,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, infraEnv); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	// First: tokens end also where the spec cannot be applied, and while hosts keep the InfraEnv that is being deleted.
+	if err := r.revoke(ctx, infraEnv); err != nil {
+		return ctrl.Result{}, err
+	}
 	if !infraEnv.DeletionTimestamp.IsZero() {
 		return r.release(ctx, infraEnv)
 	}
@@ -94,9 +98,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	var env *domain.InfraEnv
 	if err == nil {
 		env, err = r.state(ctx, infraEnv, stated)
-	}
-	if err == nil {
-		err = r.revoke(ctx, infraEnv)
 	}
 	if err == nil {
 		err = r.remember(ctx, infraEnv, env)
@@ -161,17 +162,18 @@ func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stat
 	})
 }
 
-// revoke ends the tokens of the InfraEnv's hosts where a user asks for it. The annotation goes last: what is interrupted is done once more.
+// revoke ends the tokens of the InfraEnv's hosts where a user asks for it. The annotation goes last: what is interrupted is done once more. An InfraEnv that the service does not know
+// has no hosts.
 func (r *Reconciler) revoke(ctx context.Context, infraEnv *agentv1.InfraEnv) error {
 	if _, asked := infraEnv.Annotations[agentv1.RevokeHostTokensAnnotation]; !asked {
 		return nil
 	}
-	if err := r.Service.RevokeHostTokens(ctx, domain.Kubernetes, string(infraEnv.UID)); err != nil {
-		return err
+	if err := r.Service.RevokeHostTokens(ctx, domain.Kubernetes, string(infraEnv.UID)); err != nil && domain.KindOf(err) != domain.NotFound {
+		return fmt.Errorf("revoking the tokens of the hosts of InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err)
 	}
 	before := infraEnv.DeepCopy()
 	delete(infraEnv.Annotations, agentv1.RevokeHostTokensAnnotation)
-	return r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return client.IgnoreNotFound(r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // generation is the one of the tokens that the object remembers, 0 for none.
