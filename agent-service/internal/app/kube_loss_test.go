@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -138,17 +139,28 @@ func staysAsItIs(c *cluster, agent *agentv1.Agent, infraEnv *agentv1.InfraEnv, i
 // A cluster that a machine joined need not have been installed by this service, so that its AgentClusterInstall says nothing of an installation.
 func TestAMachineThatJoinedAClusterIsNotInstalledAgainWhenTheDatabaseIsLost(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, withSystem(t))
-	infraEnv := c.infraEnv("rack")
-	image := c.token(infraEnv)
-	m := c.boot(infraEnv, 1, 0)
-	agent := c.agent(m)
-	deployment, _ := c.takesNodes()
-	c.bind(agent, deployment)
-	m.stop()
-
-	lose(c)
-	staysAsItIs(c, agent, infraEnv, image, "added-to-existing-cluster")
+	for name, events := range map[string]string{"its Agent is of this service": "", "its Agent is of assisted-service, which was there before": "https://assisted.example.com/api/assisted-install/v2/events?host_id="} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, withSystem(t))
+			infraEnv := c.infraEnv("rack")
+			image := c.token(infraEnv)
+			m := c.boot(infraEnv, 1, 0)
+			agent := c.agent(m)
+			deployment, _ := c.takesNodes()
+			c.bind(agent, deployment)
+			m.stop()
+			c.stop()
+			if events != "" {
+				require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+				before := agent.DeepCopy()
+				agent.Status.DebugInfo.EventsURL = events + agent.Name
+				require.NoError(t, c.user.Status().Patch(t.Context(), agent, client.MergeFrom(before)))
+			}
+			lose(c)
+			staysAsItIs(c, agent, infraEnv, image, "added-to-existing-cluster")
+		})
+	}
 }
 
 // goBack stops the service, and starts it again with its database or, with one of before, with that. It returns a copy of the database as it was.

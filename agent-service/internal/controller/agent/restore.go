@@ -23,11 +23,13 @@ import (
 
 // installation is what the status of an Agent says of an installation that ended.
 type installation struct {
+	// clusterID is empty for an Agent that assisted-service installed: its cluster is the one that the spec names.
 	clusterID string
 	at        time.Time
 }
 
-// installationOf reads it; the zero installation is none. The cluster is the one that the address of the host's events names.
+// installationOf reads it; the zero installation is none. The cluster is the one that the address of the host's events names. That of an Agent which this service reported on names
+// the InfraEnv in any case; assisted-service, whose kinds these are, names the host alone.
 func installationOf(agent *agentv1.Agent) installation {
 	progress := &agent.Status.Progress
 	if progress.CurrentStage != string(lifecycle.StageDone) || progress.StageUpdateTime == nil {
@@ -37,7 +39,12 @@ func installationOf(agent *agentv1.Agent) installation {
 	if err != nil {
 		return installation{}
 	}
-	return installation{clusterID: address.Query().Get("cluster_id"), at: progress.StageUpdateTime.UTC()}
+	query := address.Query()
+	clusterID, ours := query.Get("cluster_id"), query.Has("infra_env_id")
+	if clusterID == "" && (ours || ClusterKey(agent) == (client.ObjectKey{})) {
+		return installation{}
+	}
+	return installation{clusterID: clusterID, at: progress.StageUpdateTime.UTC()}
 }
 
 // InstalledBefore is true for an Agent whose status says that its host was installed in a cluster, of which the host h knows nothing: the service lost its data since, or works with those of
@@ -45,11 +52,11 @@ func installationOf(agent *agentv1.Agent) installation {
 func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 	was := installationOf(agent)
 	switch {
-	case was.clusterID == "":
+	case was == (installation{}):
 		return false
 	case h == nil:
 		return true
-	case h.ClusterID != "" && h.ClusterID != was.clusterID:
+	case h.ClusterID != "" && was.clusterID != "" && h.ClusterID != was.clusterID:
 		return false
 	}
 	return !lifecycle.WasInstalled(h.State) && h.Missed(was.at)
@@ -68,10 +75,11 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 	if err := r.Client.Get(ctx, ClusterKey(seen.agent), deployment); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if string(deployment.UID) != was.clusterID {
+	clusterID := string(deployment.UID)
+	if was.clusterID != "" && was.clusterID != clusterID {
 		return nil // it was installed in another one, which is gone
 	}
-	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, was.clusterID)
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, clusterID)
 	switch {
 	case domain.KindOf(err) == domain.NotFound:
 		seen.waits = true
@@ -83,7 +91,7 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 	}
 	status := &seen.agent.Status
 	_, err = r.Service.RestoreHost(ctx, domain.Kubernetes, seen.key, domain.RestoredHost{
-		ClusterID: was.clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
+		ClusterID: clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
 		MACAddresses: macs(status.Inventory.Interfaces), Hostname: status.Inventory.Hostname, Addresses: addressesOf(status.Inventory.Interfaces),
 	})
 	if domain.ReasonOf(err) == "ClusterNotInstalled" {

@@ -36,6 +36,27 @@ func TestAnAgentKnowsOfAnInstallationThatItsHostMissed(t *testing.T) {
 	}
 }
 
+// Objects of assisted-service stay where this service takes its place: the address of events in their status names the host alone.
+func TestAnAgentOfAssistedServiceKnowsOfItsInstallation(t *testing.T) {
+	done := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	agent := &agentv1.Agent{
+		Spec: agentv1.AgentSpec{ClusterDeploymentName: &agentv1.ClusterReference{Namespace: "tenant", Name: "blue"}},
+		Status: agentv1.AgentStatus{
+			DebugInfo: agentv1.AgentDebugInfo{EventsURL: "https://assisted/api/assisted-install/v2/events?host_id=h"},
+			Progress:  agentv1.HostProgress{CurrentStage: string(lifecycle.StageDone), StageUpdateTime: &metav1.Time{Time: done}},
+		},
+	}
+	assert.True(t, InstalledBefore(agent, nil))
+	assert.True(t, InstalledBefore(agent, &domain.Host{State: lifecycle.Known, ClusterID: "c"}), "its machine booted the discovery image")
+	assert.False(t, InstalledBefore(agent, &domain.Host{State: lifecycle.Installed, ClusterID: "c"}))
+	assert.False(t, InstalledBefore(agent, &domain.Host{State: lifecycle.Known, ClusterID: "c", InstalledAt: done}), "it is what became of it since")
+	free := agent.DeepCopy()
+	free.Spec.ClusterDeploymentName = nil
+	assert.False(t, InstalledBefore(free, nil), "its user frees it")
+	agent.Status.DebugInfo.EventsURL = "https://muster/api/assisted-install/v2/events?host_id=h&infra_env_id=e"
+	assert.False(t, InstalledBefore(agent, nil), "this service says that it is in no cluster")
+}
+
 // The name and the addresses that certificates of a Node are approved for are those of the inventory that the status keeps.
 func TestAnAgentKnowsTheAddressesOfItsHost(t *testing.T) {
 	interfaces := []agentv1.Interface{
