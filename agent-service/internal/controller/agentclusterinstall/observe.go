@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
@@ -113,8 +114,13 @@ func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error)
 // named reads what the objects name. Its error names what is missing.
 func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef)
-	if c := seen.cluster; domain.ReasonOf(err) == imageSetMissing && c != nil && hostplan.TakesDayTwo(c) {
-		seen.version, seen.architecture, err = c.OpenshiftVersion, c.CPUArchitecture, nil // image sets of former versions are deleted while clusters run them
+	if domain.ReasonOf(err) == imageSetMissing { // image sets of former versions are deleted while clusters run them
+		switch c := seen.cluster; {
+		case c != nil && (hostplan.TakesDayTwo(c) || agentctl.WasInstalled(seen.install)):
+			seen.version, seen.architecture, err = c.OpenshiftVersion, c.CPUArchitecture, nil
+		case c == nil && agentctl.WasInstalled(seen.install): // the service lost its data, and nothing else says which version it was
+			seen.version, seen.architecture, err = "", hardware.Mixed, nil
+		}
 	}
 	if err == nil {
 		err = r.ofNodes(ctx, seen)

@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -121,4 +123,40 @@ func TestAnInstalledClusterNeedsItsImageSetNoMore(t *testing.T) {
 		require.NoError(t, seen.obstacle, status)
 		assert.Equal(t, []string{"1.36", "arm64"}, []string{seen.version, seen.architecture}, status)
 	}
+}
+
+// A cluster that the service lost, or has from a backup of before its installation, comes back as installed also where its image set was deleted since.
+func TestALostClusterNeedsItsImageSetNoMore(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), hiveextv1.AddToScheme(scheme)))
+	deployment := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue", UID: "c"}}
+	install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue"}, Spec: hiveextv1.AgentClusterInstallSpec{
+		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, ImageSetRef: &hivev1.ClusterImageSetReference{Name: "img-v1.36"},
+		ClusterMetadata: &hivev1.ClusterMetadata{ClusterID: "c", InfraID: "blue", AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "blue-admin-kubeconfig"}},
+	}}
+	hivev1.SetCondition(&install.Status.Conditions, hivev1.Condition{Type: hivev1.ClusterInstallCompleted, Status: corev1.ConditionTrue}, metav1.Now())
+	for name, c := range map[string]struct {
+		known   Service
+		version string
+	}{
+		"it is not known":                {lost{}, ""},
+		"it is known as before that all": {&stored{cluster: domain.Cluster{ID: "c", Status: lifecycle.ClusterReady, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "1.36", CPUArchitecture: "multi"}}}, "1.36"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(deployment, install).WithStatusSubresource(install).
+				WithIndex(install, deploymentIndex, func(client.Object) []string { return []string{"n/blue"} }).Build()
+			seen, err := New(Deps{Client: objects, Live: objects, Service: c.known, Versions: []string{"1.37", "1.36"}}).observe(t.Context(), client.ObjectKeyFromObject(install))
+			require.NoError(t, err)
+			require.NoError(t, seen.obstacle)
+			assert.NotNil(t, seen.restored)
+			assert.Equal(t, []string{c.version, "multi"}, []string{seen.version, seen.architecture})
+		})
+	}
+}
+
+// lost knows no cluster.
+type lost struct{ Service }
+
+func (lost) GetCluster(_ context.Context, _ domain.Principal, id string) (*domain.Cluster, error) {
+	return nil, domain.RefuseUnknown("Cluster", id)
 }
