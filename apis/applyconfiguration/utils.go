@@ -137,6 +137,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationhiveextensionsv1beta1.AgentClusterInstallSpecApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("AgentClusterInstallStatus"):
 		return &applyconfigurationhiveextensionsv1beta1.AgentClusterInstallStatusApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("AgentMachinePool"):
+		return &applyconfigurationhiveextensionsv1beta1.AgentMachinePoolApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ClusterDebugInfo"):
 		return &applyconfigurationhiveextensionsv1beta1.ClusterDebugInfoApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ClusterNetworkEntry"):
@@ -145,8 +147,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationhiveextensionsv1beta1.ClusterProgressApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("DiskEncryption"):
 		return &applyconfigurationhiveextensionsv1beta1.DiskEncryptionApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ExternalPlatform"):
+		return &applyconfigurationhiveextensionsv1beta1.ExternalPlatformApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("IgnitionEndpoint"):
 		return &applyconfigurationhiveextensionsv1beta1.IgnitionEndpointApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("LoadBalancer"):
+		return &applyconfigurationhiveextensionsv1beta1.LoadBalancerApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("MachineNetworkEntry"):
 		return &applyconfigurationhiveextensionsv1beta1.MachineNetworkEntryApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ManifestsConfigMapReference"):

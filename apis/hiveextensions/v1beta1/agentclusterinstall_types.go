@@ -62,6 +62,10 @@ type Networking struct {
 	// userManagedNetworking leaves load balancing and name resolution to the user.
 	// +optional
 	UserManagedNetworking *bool `json:"userManagedNetworking,omitempty"`
+	// networkType has no effect: what is installed brings its network.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	NetworkType string `json:"networkType,omitempty"`
 }
 
 // ProvisionRequirements are how many machines an installation waits for. Fields that are not modelled are kept.
@@ -140,6 +144,41 @@ type IgnitionEndpoint struct {
 	CaCertificateReference *ObjectReference `json:"caCertificateReference,omitempty"`
 }
 
+// AgentMachinePool is how machines of a role are set up.
+type AgentMachinePool struct {
+	// name of the role.
+	// +kubebuilder:validation:MaxLength=64
+	Name string `json:"name"`
+	// hyperthreading is Enabled or Disabled.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:default=Enabled
+	// +optional
+	Hyperthreading string `json:"hyperthreading,omitempty"`
+}
+
+// LoadBalancer is what balances the load of the cluster.
+type LoadBalancer struct {
+	// type is ClusterManaged or UserManaged.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:default=ClusterManaged
+	// +optional
+	Type string `json:"type,omitempty"`
+}
+
+// ExternalPlatform is a platform that is integrated from outside.
+type ExternalPlatform struct {
+	// platformName is what the platform is called.
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:default=Unknown
+	// +optional
+	PlatformName string `json:"platformName,omitempty"`
+	// cloudControllerManager is External where the platform brings its own.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:default=""
+	// +optional
+	CloudControllerManager string `json:"cloudControllerManager,omitempty"`
+}
+
 // AgentClusterInstallSpec is how a ClusterDeployment is installed on Agents. Fields that are not modelled are kept.
 // +kubebuilder:pruning:PreserveUnknownFields
 type AgentClusterInstallSpec struct {
@@ -212,6 +251,26 @@ type AgentClusterInstallSpec struct {
 	// ignitionEndpoint has no effect: first-boot data comes from the service.
 	// +optional
 	IgnitionEndpoint *IgnitionEndpoint `json:"ignitionEndpoint,omitempty"`
+	// controlPlane has no effect: machines are installed as they are.
+	// +optional
+	ControlPlane *AgentMachinePool `json:"controlPlane,omitempty"`
+	// compute has no effect: machines are installed as they are.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Compute []AgentMachinePool `json:"compute,omitempty"`
+	// arbiter has no effect: machines are installed as they are.
+	// +optional
+	Arbiter *AgentMachinePool `json:"arbiter,omitempty"`
+	// mastersSchedulable has no effect: what is installed says which nodes take pods.
+	// +optional
+	MastersSchedulable bool `json:"mastersSchedulable,omitempty"`
+	// loadBalancer has no effect: networking says whether load balancing is left to the user.
+	// +optional
+	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty"`
+	// external has no effect: no platform is integrated.
+	// +optional
+	External *ExternalPlatform `json:"external,omitempty"`
 }
 
 // ClusterProgress is how far the installation of a cluster is.

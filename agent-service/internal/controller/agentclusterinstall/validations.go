@@ -25,7 +25,11 @@ func ignored(spec *hiveextv1.AgentClusterInstallSpec) hivev1.Condition {
 	}{
 		{"manifestsConfigMapRef", spec.ManifestsConfigMapRef != nil}, {"manifestsConfigMapRefs", len(spec.ManifestsConfigMapRefs) > 0},
 		{"mirrorRegistryRef", spec.MirrorRegistryRef != nil}, {"platformType", spec.PlatformType != ""},
-		{"diskEncryption", encrypts(spec.DiskEncryption)}, {"ignitionEndpoint", spec.IgnitionEndpoint != nil}, {"ntpSources", len(spec.NTPSources) > 0},
+		{"diskEncryption", encrypts(spec.DiskEncryption)}, {"ignitionEndpoint", spec.IgnitionEndpoint != nil},
+		{"controlPlane", changesThreads(spec.ControlPlane)}, {"compute", slices.ContainsFunc(spec.Compute, func(p hiveextv1.AgentMachinePool) bool { return changesThreads(&p) })},
+		{"arbiter", changesThreads(spec.Arbiter)}, {"mastersSchedulable", spec.MastersSchedulable}, {"external", spec.External != nil},
+		{"loadBalancer", spec.LoadBalancer != nil && spec.LoadBalancer.Type != "" && spec.LoadBalancer.Type != "ClusterManaged"},
+		{"networking.networkType", spec.Networking.NetworkType != ""},
 		{"networking.clusterNetwork[].hostPrefix", slices.ContainsFunc(spec.Networking.ClusterNetwork, func(n hiveextv1.ClusterNetworkEntry) bool { return n.HostPrefix != 0 })},
 	} {
 		if f.stated {
@@ -41,6 +45,11 @@ func ignored(spec *hiveextv1.AgentClusterInstallSpec) hivev1.Condition {
 // encrypts is true for what asks for encryption: objects that went through the kind of assisted-service have enableOn none.
 func encrypts(e *hiveextv1.DiskEncryption) bool {
 	return e != nil && e.EnableOn != nil && *e.EnableOn != "none"
+}
+
+// changesThreads is true for a pool that asks for another mode than that of every machine, which its kind has as a default.
+func changesThreads(p *hiveextv1.AgentMachinePool) bool {
+	return p != nil && p.Hyperthreading != "" && p.Hyperthreading != "Enabled"
 }
 
 // validations are those of the cluster itself, by category.

@@ -5,6 +5,7 @@ package agentclusterinstall
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,11 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/needtest"
 )
 
 func TestIgnoredFieldsAreNamed(t *testing.T) {
@@ -26,9 +29,12 @@ func TestIgnoredFieldsAreNamed(t *testing.T) {
 		`{"manifestsConfigMapRef":{"name":"a"}}`: "manifestsConfigMapRef", `{"manifestsConfigMapRefs":[{"name":"a"}]}`: "manifestsConfigMapRefs",
 		`{"mirrorRegistryRef":{"name":"a","namespace":"b"}}`: "mirrorRegistryRef", `{"platformType":"VSphere"}`: "platformType",
 		`{"diskEncryption":{"enableOn":"all","mode":"tpmv2"}}`: "diskEncryption", `{"diskEncryption":{"enableOn":"none"}}`: "",
-		`{"ignitionEndpoint":{"url":"https://a"},"ntpSources":["b"]}`: "ignitionEndpoint, ntpSources", `{"holdInstallation":true}`: "",
-		`{"networking":{"clusterNetwork":[{"cidr":"10.128.0.0/14"},{"cidr":"fd01::/48","hostPrefix":64}]}}`: "networking.clusterNetwork[].hostPrefix",
-		`{"networking":{"clusterNetwork":[{"cidr":"10.128.0.0/14"}]}}`:                                      "",
+		`{"ignitionEndpoint":{"url":"https://a"}}`: "ignitionEndpoint", `{"holdInstallation":true,"ntpSources":["b"]}`: "",
+		`{"controlPlane":{"name":"master","hyperthreading":"Enabled"},"compute":[{"name":"worker"}],"loadBalancer":{"type":"ClusterManaged"}}`:                  "",
+		`{"controlPlane":{"name":"master","hyperthreading":"Disabled"},"compute":[{"name":"worker","hyperthreading":"Disabled"}],"arbiter":{"name":"arbiter"}}`: "controlPlane, compute",
+		`{"mastersSchedulable":true,"external":{"platformName":"oci"},"loadBalancer":{"type":"UserManaged"},"networking":{"networkType":"OVNKubernetes"}}`:      "mastersSchedulable, external, loadBalancer, networking.networkType",
+		`{"networking":{"clusterNetwork":[{"cidr":"10.128.0.0/14"},{"cidr":"fd01::/48","hostPrefix":64}]}}`:                                                     "networking.clusterNetwork[].hostPrefix",
+		`{"networking":{"clusterNetwork":[{"cidr":"10.128.0.0/14"}]}}`:                                                                                          "",
 	} {
 		install := &hiveextv1.AgentClusterInstall{}
 		require.NoError(t, json.Unmarshal([]byte(text), &install.Spec))
@@ -43,25 +49,67 @@ func TestIgnoredFieldsAreNamed(t *testing.T) {
 	}
 }
 
+var (
+	ignoredFields = []string{
+		"arbiter", "compute", "controlPlane", "diskEncryption", "external", "ignitionEndpoint", "loadBalancer", "manifestsConfigMapRef", "manifestsConfigMapRefs", "mastersSchedulable",
+		"mirrorRegistryRef", "networking.clusterNetwork[].hostPrefix", "networking.networkType", "platformType",
+	}
+	usedFields = []string{
+		"apiVIP", "apiVIPs", "clusterDeploymentRef", "clusterMetadata", "holdInstallation", "imageSetRef", "ingressVIP", "ingressVIPs", "networking.clusterNetwork[].cidr",
+		"networking.machineNetwork[].cidr", "networking.serviceNetwork", "networking.userManagedNetworking", "ntpSources", "provisionRequirements.arbiterAgents",
+		"provisionRequirements.controlPlaneAgents", "provisionRequirements.workerAgents", "proxy.httpProxy", "proxy.httpsProxy", "proxy.noProxy", "sshPublicKey",
+	}
+)
+
+// The kind of assisted-service has no field that is kept in silence.
+func TestEachFieldOfTheKindInTheFieldIsKnown(t *testing.T) {
+	raw, err := os.ReadFile(needtest.Field(t, "crds", "agent-install", "extensions.hive.openshift.io_agentclusterinstalls.yaml"))
+	require.NoError(t, err)
+	type schema struct {
+		Properties map[string]*schema `json:"properties"`
+		Items      *schema            `json:"items"`
+	}
+	var kind struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct {
+					Root schema `json:"openAPIV3Schema"`
+				} `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &kind))
+	known := slices.Concat(ignoredFields, usedFields)
+	var visit func(field *schema, path string)
+	visit = func(field *schema, path string) {
+		switch {
+		case slices.Contains(known, path):
+		case field.Items != nil:
+			visit(field.Items, path+"[]")
+		case len(field.Properties) == 0:
+			assert.Fail(t, "a field is kept in silence", path)
+		default:
+			for name, below := range field.Properties {
+				visit(below, strings.TrimPrefix(path+"."+name, "."))
+			}
+		}
+	}
+	visit(kind.Spec.Versions[0].Schema.Root.Properties["spec"], "")
+}
+
 // A field of the spec has an effect or is named as one without.
 func TestEachFieldIsUsedOrNamedAsIgnored(t *testing.T) {
-	ignored := []string{
-		"diskEncryption", "ignitionEndpoint", "manifestsConfigMapRef", "manifestsConfigMapRefs", "mirrorRegistryRef", "networking.clusterNetwork[].hostPrefix", "ntpSources", "platformType",
-	}
-	used := []string{
-		"apiVIP", "apiVIPs", "clusterDeploymentRef", "clusterMetadata", "holdInstallation", "imageSetRef", "ingressVIP", "ingressVIPs", "networking.clusterNetwork[].cidr",
-		"networking.machineNetwork[].cidr", "networking.serviceNetwork", "networking.userManagedNetworking", "provisionRequirements.arbiterAgents", "provisionRequirements.controlPlaneAgents",
-		"provisionRequirements.workerAgents", "proxy.httpProxy", "proxy.httpsProxy", "proxy.noProxy", "sshPublicKey",
-	}
-	known := slices.Concat(ignored, used)
+	known := slices.Concat(ignoredFields, usedFields)
 	assert.ElementsMatch(t, known, fieldsOf(reflect.TypeFor[hiveextv1.AgentClusterInstallSpec](), "", known))
 	everything := &hiveextv1.AgentClusterInstall{Spec: hiveextv1.AgentClusterInstallSpec{
 		DiskEncryption: &hiveextv1.DiskEncryption{EnableOn: new("all")}, IgnitionEndpoint: &hiveextv1.IgnitionEndpoint{}, ManifestsConfigMapRef: &hivev1.LocalObjectReference{},
-		ManifestsConfigMapRefs: []hiveextv1.ManifestsConfigMapReference{{}}, MirrorRegistryRef: &hiveextv1.ObjectReference{}, NTPSources: []string{"a"}, PlatformType: "None",
-		Networking: hiveextv1.Networking{ClusterNetwork: []hiveextv1.ClusterNetworkEntry{{HostPrefix: 23}}},
+		ManifestsConfigMapRefs: []hiveextv1.ManifestsConfigMapReference{{}}, MirrorRegistryRef: &hiveextv1.ObjectReference{}, PlatformType: "None",
+		Networking:   hiveextv1.Networking{ClusterNetwork: []hiveextv1.ClusterNetworkEntry{{HostPrefix: 23}}, NetworkType: "Cilium"},
+		ControlPlane: &hiveextv1.AgentMachinePool{Hyperthreading: "Disabled"}, Compute: []hiveextv1.AgentMachinePool{{}, {Hyperthreading: "Disabled"}}, Arbiter: &hiveextv1.AgentMachinePool{Hyperthreading: "Disabled"},
+		MastersSchedulable: true, LoadBalancer: &hiveextv1.LoadBalancer{Type: "UserManaged"}, External: &hiveextv1.ExternalPlatform{},
 	}}
 	said := hivev1.FindCondition(status(&snapshot{install: everything}, "http://muster", metav1.Now()).Conditions, conditionIgnored).Message
-	assert.ElementsMatch(t, ignored, strings.Split(strings.TrimPrefix(said, "These fields of the spec have no effect: "), ", "))
+	assert.ElementsMatch(t, ignoredFields, strings.Split(strings.TrimPrefix(said, "These fields of the spec have no effect: "), ", "))
 }
 
 // fieldsOf are the paths of the fields of a type, down to those that are known.

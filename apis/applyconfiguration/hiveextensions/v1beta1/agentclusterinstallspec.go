@@ -52,6 +52,18 @@ type AgentClusterInstallSpecApplyConfiguration struct {
 	DiskEncryption *DiskEncryptionApplyConfiguration `json:"diskEncryption,omitempty"`
 	// ignitionEndpoint has no effect: first-boot data comes from the service.
 	IgnitionEndpoint *IgnitionEndpointApplyConfiguration `json:"ignitionEndpoint,omitempty"`
+	// controlPlane has no effect: machines are installed as they are.
+	ControlPlane *AgentMachinePoolApplyConfiguration `json:"controlPlane,omitempty"`
+	// compute has no effect: machines are installed as they are.
+	Compute []AgentMachinePoolApplyConfiguration `json:"compute,omitempty"`
+	// arbiter has no effect: machines are installed as they are.
+	Arbiter *AgentMachinePoolApplyConfiguration `json:"arbiter,omitempty"`
+	// mastersSchedulable has no effect: what is installed says which nodes take pods.
+	MastersSchedulable *bool `json:"mastersSchedulable,omitempty"`
+	// loadBalancer has no effect: networking says whether load balancing is left to the user.
+	LoadBalancer *LoadBalancerApplyConfiguration `json:"loadBalancer,omitempty"`
+	// external has no effect: no platform is integrated.
+	External *ExternalPlatformApplyConfiguration `json:"external,omitempty"`
 }
 
 // AgentClusterInstallSpecApplyConfiguration constructs a declarative configuration of the AgentClusterInstallSpec type for use with
@@ -220,5 +232,58 @@ func (b *AgentClusterInstallSpecApplyConfiguration) WithDiskEncryption(value *Di
 // If called multiple times, the IgnitionEndpoint field is set to the value of the last call.
 func (b *AgentClusterInstallSpecApplyConfiguration) WithIgnitionEndpoint(value *IgnitionEndpointApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
 	b.IgnitionEndpoint = value
+	return b
+}
+
+// WithControlPlane sets the ControlPlane field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ControlPlane field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithControlPlane(value *AgentMachinePoolApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.ControlPlane = value
+	return b
+}
+
+// WithCompute adds the given value to the Compute field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Compute field.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithCompute(values ...*AgentMachinePoolApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithCompute")
+		}
+		b.Compute = append(b.Compute, *values[i])
+	}
+	return b
+}
+
+// WithArbiter sets the Arbiter field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Arbiter field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithArbiter(value *AgentMachinePoolApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.Arbiter = value
+	return b
+}
+
+// WithMastersSchedulable sets the MastersSchedulable field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MastersSchedulable field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithMastersSchedulable(value bool) *AgentClusterInstallSpecApplyConfiguration {
+	b.MastersSchedulable = &value
+	return b
+}
+
+// WithLoadBalancer sets the LoadBalancer field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LoadBalancer field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithLoadBalancer(value *LoadBalancerApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.LoadBalancer = value
+	return b
+}
+
+// WithExternal sets the External field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the External field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithExternal(value *ExternalPlatformApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.External = value
 	return b
 }

@@ -18,6 +18,8 @@ type NetworkingApplyConfiguration struct {
 	ServiceNetwork []string `json:"serviceNetwork,omitempty"`
 	// userManagedNetworking leaves load balancing and name resolution to the user.
 	UserManagedNetworking *bool `json:"userManagedNetworking,omitempty"`
+	// networkType has no effect: what is installed brings its network.
+	NetworkType *string `json:"networkType,omitempty"`
 }
 
 // NetworkingApplyConfiguration constructs a declarative configuration of the Networking type for use with
@@ -67,5 +69,13 @@ func (b *NetworkingApplyConfiguration) WithServiceNetwork(values ...string) *Net
 // If called multiple times, the UserManagedNetworking field is set to the value of the last call.
 func (b *NetworkingApplyConfiguration) WithUserManagedNetworking(value bool) *NetworkingApplyConfiguration {
 	b.UserManagedNetworking = &value
+	return b
+}
+
+// WithNetworkType sets the NetworkType field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NetworkType field is set to the value of the last call.
+func (b *NetworkingApplyConfiguration) WithNetworkType(value string) *NetworkingApplyConfiguration {
+	b.NetworkType = &value
 	return b
 }
