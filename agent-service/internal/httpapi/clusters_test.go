@@ -52,6 +52,42 @@ func TestClustersAreFoundByNameAndState(t *testing.T) {
 	assert.Equal(t, 400, w.call(admin, "GET", "/clusters?status=sleepy", nil).status)
 }
 
+// TestAClusterGoesBeforeItsInfraEnv: command lines of assisted-service delete the cluster first, and then the infra-env whose machines it has.
+func TestAClusterGoesBeforeItsInfraEnv(t *testing.T) {
+	for name, installed := range map[string]bool{"before the installation": false, "an installed cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestEnv(t)
+			olga := w.person("olga")
+			cluster := w.cluster(olga, "c")
+			require.Equal(t, 201, w.call(olga, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
+			made := w.call(olga, "POST", "/infra-envs", map[string]any{"name": "c_infra-env", "pull_secret": `{"auths":{}}`, "cluster_id": cluster})
+			require.Equal(t, 201, made.status, made.raw)
+			env := made.text("id")
+			host, _ := w.host(env)
+			assert.Equal(t, cluster, w.call(olga, "GET", host, nil).text("cluster_id"))
+			if installed {
+				agent := caller{"X-Secret-Key": w.image(env)}
+				require.Equal(t, 202, w.call(olga, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
+				for step, output := range map[string]string{
+					"installation-disk-speed-check": `{"path":"/dev/sda","io_sync_duration":4}`, "container-image-availability": `{"images":[{"name":"i","result":"success"}]}`,
+				} {
+					require.Equal(t, 204, w.call(agent, "POST", host+"/instructions", map[string]any{"step_type": step, "step_id": step + "-1", "output": output}).status)
+				}
+				for _, stage := range []string{"Starting installation", "Rebooting", "Done"} {
+					a := w.call(agent, "PUT", host+"/progress", map[string]any{"current_stage": stage})
+					require.Equal(t, 200, a.status, a.raw)
+				}
+			}
+			gone := w.call(olga, "DELETE", "/clusters/"+cluster, nil)
+			require.Equal(t, 204, gone.status, gone.raw)
+			assert.NotContains(t, w.call(olga, "GET", host, nil).body, "cluster_id", "it is free")
+			gone = w.call(olga, "DELETE", "/infra-envs/"+env, nil)
+			require.Equal(t, 204, gone.status, gone.raw)
+			assert.Equal(t, 404, w.call(olga, "GET", host, nil).status)
+		})
+	}
+}
+
 // TestHostsOfAClusterHaveTheirInventory: assisted-installer and assisted-test-infra read it from the cluster, and end with an error at a host without.
 func TestHostsOfAClusterHaveTheirInventory(t *testing.T) {
 	w := newTestEnv(t)

@@ -59,8 +59,8 @@ func TestARefusedDeletionIsAnEvent(t *testing.T) {
 	require.Equal(t, 200, w.call(admin, "POST", host+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
 	require.Equal(t, 409, w.call(admin, "DELETE", "/infra-envs/"+env, nil).status)
 	assert.Contains(t, w.call(admin, "GET", "/events?infra_env_id="+env, nil).raw, "infra_env_deregister_failed")
-	of := w.call(admin, "POST", "/infra-envs", map[string]any{"name": "e", "pull_secret": `{"auths":{}}`, "cluster_id": cluster})
-	require.Equal(t, 201, of.status, of.raw)
+	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
+	require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
 	require.Equal(t, 409, w.call(admin, "DELETE", "/clusters/"+cluster, nil).status)
 	assert.Contains(t, w.call(admin, "GET", "/events?cluster_id="+cluster, nil).raw, "cluster_deregister_failed")
 }

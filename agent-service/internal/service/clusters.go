@@ -136,18 +136,11 @@ func (s *Clusters) UpdateCluster(ctx context.Context, by domain.Principal, id st
 	})
 }
 
-// DeleteCluster frees the hosts. Conflict while it installs, unless forced.
+// DeleteCluster frees the hosts, those of InfraEnvs among them that bind their hosts to it. Conflict while it installs, unless forced.
 func (s *Clusters) DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error {
 	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if lifecycle.ClusterBusy(c.Status) && !force {
 			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
-		}
-		owners, err := w.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{ClusterID: id, Page: domain.Page{Limit: 1}})
-		if err != nil {
-			return err
-		}
-		if owners.Total > 0 && !force {
-			return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: delete it first", owners.Items[0].ID, id)
 		}
 		w.DropCluster(id)
 		for _, h := range members {
