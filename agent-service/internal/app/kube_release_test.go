@@ -212,9 +212,10 @@ func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	c.until(budget, "the budget counts", func() bool { return budget.Status.ObservedGeneration > 0 })
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	c.until(node, "no pod comes any more", func() bool { return node.Spec.Unschedulable })
-	c.until(agent, "it waits for its pods, and for its user", func() bool {
+	c.until(agent, "it waits for its pods", func() bool {
 		return agent.Status.DeprovisionInfo != nil && agent.Status.DeprovisionInfo.Message == "The Node is being removed from the cluster"
 	})
+	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonDraining)
 	assert.Equal(t, worker(c.namespace), agent.Status.DeprovisionInfo.NodeName)
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	assert.Nil(t, pod.DeletionTimestamp, "the budget does not let it go")

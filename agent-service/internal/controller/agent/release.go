@@ -51,10 +51,10 @@ func released(h *domain.Host) []agentv1.Condition {
 		if !r.WipedAt.IsZero() {
 			said.Message += ", and its disks are wiped"
 		}
+	case !r.Left(): // a machine that its user boots before would end its pods
+		said.Reason, said.Message = agentv1.ReasonDraining, "The cluster is losing the Node "+r.NodeName+": its pods leave it, and it is deleted"
 	case h.State == lifecycle.UnbindingPendingUserAction:
 		said.Reason, said.Message = agentv1.ReasonWaitingForUser, "The machine cannot restart into the discovery image by itself: boot it from the image of its InfraEnv"
-	case !r.Left():
-		said.Reason, said.Message = agentv1.ReasonDraining, "The cluster is losing the Node "+r.NodeName+": its pods leave it, and it is deleted"
 	case h.State == lifecycle.Reclaiming || h.State == lifecycle.ReclaimingRebooting:
 		said.Reason, said.Message = agentv1.ReasonRebooting, "The machine restarts into the discovery image of its InfraEnv"
 	case r.WipeFailure != "":

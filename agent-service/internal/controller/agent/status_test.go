@@ -211,6 +211,7 @@ func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
 		"restarts":                {state: lifecycle.Reclaiming, release: release(left), want: "False Rebooting"},
 		"is restarting":           {state: lifecycle.ReclaimingRebooting, release: release(left), want: "False Rebooting"},
 		"cannot restart":          {state: lifecycle.UnbindingPendingUserAction, release: release(left), want: "False WaitingForUser", says: "boot it"},
+		"drains, cannot restart":  {state: lifecycle.UnbindingPendingUserAction, release: release(), want: "False Draining", says: "worker-1"},
 		"is wiped":                {state: lifecycle.InsufficientUnbound, release: release(left), want: "False Wiping"},
 		"cannot be wiped":         {state: lifecycle.InsufficientUnbound, release: release(left, failed), want: "False WipeFailed", says: "S1"},
 		"wiped before its drain":  {state: lifecycle.InsufficientUnbound, release: release(wiped), want: "False Draining"},
