@@ -258,6 +258,33 @@ func TestAMachineThatIsNotWipedIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
 	}
 }
 
+// So is a machine that is to be wiped because its MachinePool said so, where the pool went with its cluster.
+func TestAMachineOfAPoolThatIsGoneIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, withSystem(t))
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
+		s.AllowedClusters = &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromAll}}
+	})
+	image := c.token(infraEnv)
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
+	deployment, _ := c.takesNodes()
+	pool := blueWorkers(c, deployment)
+	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	require.NoError(t, c.user.Delete(t.Context(), pool))
+	c.gone(pool)
+	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
+	assert.Empty(t, agent.Labels[agentv1.MachinePoolLabel])
+	m.stop()
+	lose(c)
+	c.bootWith(string(infraEnv.UID), image, 1, 0)
+	c.until(agent, "it says why it is not free", func() bool {
+		released := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
+		return released != nil && released.Reason == agentv1.ReasonWipeFailed && strings.Contains(released.Message, "the disk that was written is not recorded")
+	})
+}
+
 func staysUnreleased(t *testing.T, lost bool) {
 	t.Helper()
 	c := newCluster(t, withSystem(t))

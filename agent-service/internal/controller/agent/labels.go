@@ -31,6 +31,9 @@ func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Q
 	if cluster.Namespace != "" {
 		labels[agentv1.ClusterNamespaceLabel] = cluster.Namespace
 	}
+	if seen.host != nil && seen.host.ClusterID != "" && !ofPool(seen.agent) {
+		delete(seen.agent.Annotations, agentv1.MachinePoolWipeAnnotation) // of a pool that is gone, and of a release that ended
+	}
 	if seen.inventory.ReportTime == nil {
 		return // facts and classes stay until there are others
 	}

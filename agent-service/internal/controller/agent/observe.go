@@ -240,10 +240,20 @@ func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service
 
 // poolWipe is what the MachinePool that took an Agent has wiped of its machine when it is released; empty without one. One that was taken before pools said so is wiped, too.
 func poolWipe(agent *agentv1.Agent) domain.Wipe {
-	if wipe := agent.Annotations[agentv1.MachinePoolWipeAnnotation]; wipe != "" || agent.Labels[agentv1.MachinePoolLabel] == "" {
-		return domain.Wipe(wipe)
+	wipe := domain.Wipe(agent.Annotations[agentv1.MachinePoolWipeAnnotation])
+	switch {
+	case !ofPool(agent):
+		return "" // what is left of a pool that is gone is of the release that it began
+	case wipe == "" && agent.Labels[agentv1.MachinePoolLabel] != "":
+		return domain.WipeInstalledDisk
 	}
-	return domain.WipeInstalledDisk
+	return wipe
+}
+
+// ofPool is true for an Agent that a MachinePool took, whatever else became of its labels.
+func ofPool(agent *agentv1.Agent) bool {
+	_, taken := agent.Annotations[agentv1.MachinePoolBoundAtAnnotation]
+	return taken || agent.Labels[agentv1.MachinePoolLabel] != ""
 }
 
 // ignitionToken is read from the Agent's own namespace only.

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -167,7 +168,8 @@ func (r *Reconciler) restoreRelease(ctx context.Context, seen *snapshot) error {
 	if left := seen.agent.Status.DeprovisionInfo; left != nil {
 		cluster = domain.KubeRef{Namespace: left.ClusterNamespace, Name: left.ClusterName}
 	}
-	if err := r.Service.RestoreRelease(ctx, domain.Kubernetes, seen.key, cluster, poolWipe(seen.agent)); err != nil {
+	wipe := cmp.Or(poolWipe(seen.agent), domain.Wipe(seen.agent.Annotations[agentv1.MachinePoolWipeAnnotation])) // the pool may be gone
+	if err := r.Service.RestoreRelease(ctx, domain.Kubernetes, seen.key, cluster, wipe); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return r.observeHost(ctx, seen)

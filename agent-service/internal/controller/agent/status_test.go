@@ -6,6 +6,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -210,8 +211,8 @@ func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
 		"drains":                  {state: lifecycle.Reclaiming, release: release(), want: "False Draining", says: "worker-1"},
 		"restarts":                {state: lifecycle.Reclaiming, release: release(left), want: "False Rebooting"},
 		"is restarting":           {state: lifecycle.ReclaimingRebooting, release: release(left), want: "False Rebooting"},
-		"cannot restart":          {state: lifecycle.UnbindingPendingUserAction, release: release(left), want: "False WaitingForUser", says: "boot it"},
 		"drains, cannot restart":  {state: lifecycle.UnbindingPendingUserAction, release: release(), want: "False Draining", says: "worker-1"},
+		"cannot restart":          {state: lifecycle.UnbindingPendingUserAction, release: release(left), want: "False WaitingForUser", says: "boot it"},
 		"is wiped":                {state: lifecycle.InsufficientUnbound, release: release(left), want: "False Wiping"},
 		"cannot be wiped":         {state: lifecycle.InsufficientUnbound, release: release(left, failed), want: "False WipeFailed", says: "S1"},
 		"wiped before its drain":  {state: lifecycle.InsufficientUnbound, release: release(wiped), want: "False Draining"},
@@ -231,5 +232,30 @@ func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
 			assert.Contains(t, found.Message, c.says)
 			assert.Equal(t, "blue", said.DeprovisionInfo.ClusterName)
 		})
+	}
+}
+
+// What a pool that is gone left on an Agent says what a lost release of it wipes, and nothing of the next cluster.
+func TestWhatIsLeftOfAPoolIsOfItsReleaseAlone(t *testing.T) {
+	left := map[string]string{agentv1.MachinePoolWipeAnnotation: "AllDisks"}
+	taken := map[string]string{agentv1.MachinePoolWipeAnnotation: "AllDisks", agentv1.MachinePoolBoundAtAnnotation: "2026-01-01T00:00:00Z"}
+	labelled := map[string]string{agentv1.MachinePoolLabel: "p"}
+	for name, c := range map[string]struct {
+		labels, annotations map[string]string
+		want                domain.Wipe
+	}{
+		"no pool":                           {nil, nil, ""},
+		"a pool":                            {labelled, taken, domain.WipeAllDisks},
+		"a user took its label":             {nil, taken, domain.WipeAllDisks},
+		"it was taken before pools said so": {labelled, nil, domain.WipeInstalledDisk},
+		"the pool is gone":                  {nil, left, ""},
+	} {
+		agent := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Labels: c.labels, Annotations: c.annotations}}
+		assert.Equal(t, c.want, poolWipe(agent), name)
+	}
+	for clusterID, want := range map[string]string{"": "AllDisks", "c": ""} {
+		seen := &snapshot{infraEnv: &agentv1.InfraEnv{}, agent: &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(left)}}, host: &domain.Host{ClusterID: clusterID}}
+		relabel(t.Context(), seen, nil)
+		assert.Equal(t, want, seen.agent.Annotations[agentv1.MachinePoolWipeAnnotation], clusterID)
 	}
 }

@@ -409,6 +409,15 @@ func forget(agent *agentv1.Agent) {
 	delete(agent.Annotations, agentv1.MachinePoolWipeAnnotation)
 }
 
+// leave takes the labels of a pool that goes from an Agent whose machine is not free yet. What is wiped of it stays: the service may lose its data before it is.
+func leave(agent *agentv1.Agent) {
+	wipe, stated := agent.Annotations[agentv1.MachinePoolWipeAnnotation]
+	forget(agent)
+	if stated {
+		agent.Annotations[agentv1.MachinePoolWipeAnnotation] = wipe
+	}
+}
+
 // release removes the finalizer of a pool that is being deleted, once no machine is bound and none needs the cluster any more. A machine that does not answer
 // keeps neither: that its binding ends is a write to the API server, and the rest is waited for only so long.
 func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ctrl.Result, error) {
@@ -425,11 +434,16 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ct
 		}
 	}
 	for i := range seen.machines {
-		if !seen.machines[i].Mine {
+		m := &seen.machines[i]
+		if !m.Mine {
 			continue
 		}
+		do := forget
+		if !m.Bound && !m.Free {
+			do = leave
+		}
 		// Not by change: once the pool is gone, nothing would take its labels from an Agent that was changed meanwhile.
-		if err := r.patch(ctx, seen, seen.machines[i].Name, forget); client.IgnoreNotFound(err) != nil {
+		if err := r.patch(ctx, seen, m.Name, do); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("taking the labels of MachinePool %s from Agent %s: %w", seen.key, seen.machines[i].Name, err)
 		}
 	}

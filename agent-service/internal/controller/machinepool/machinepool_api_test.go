@@ -524,6 +524,29 @@ func TestAMachineIsWipedAsItsPoolSays(t *testing.T) {
 	}
 }
 
+// A pool that goes says no more whose machine it was, and what is wiped of it until it is free.
+func TestWhatIsWipedOutlivesThePool(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	agent := r.agent("one")
+	pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) {
+		p.Spec.Platform.AgentBareMetal.OnRelease = &hivev1.MachineRelease{Wipe: hivev1.WipeAllDisks}
+	})
+	r.until(agent, "it is taken", func() bool { return takenBy(agent).Name != "" })
+	r.becomes(agent, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State = "unbinding-pending-user-action"
+		agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: agentv1.ConditionReleased, Status: corev1.ConditionFalse, Reason: agentv1.ReasonWaitingForUser}, metav1.Now())
+	})
+	require.NoError(t, r.user.Delete(t.Context(), pool))
+	r.gone(pool)
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+	assert.Empty(t, takenBy(agent).Name)
+	assert.Equal(t, "AllDisks", agent.Annotations[agentv1.MachinePoolWipeAnnotation])
+	for key := range agent.Annotations {
+		assert.True(t, key == agentv1.MachinePoolWipeAnnotation || !strings.Contains(key, "machine-pool"), key)
+	}
+}
+
 // A console that has a user switch autoscaling on takes replicas away, and states the bounds instead.
 func TestAPoolThatIsLeftToAnAutoscalerKeepsItsMachines(t *testing.T) {
 	r := newRack(t)
