@@ -109,7 +109,7 @@ var unbindRules = []Rule{
 		Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), To: DiscoveringUnbound, Info: infoDiscovering,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens, Reassess},
 	},
-	{Verb: Unbind, From: only(Installed, AddedToExistingCluster), If: resident, To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
+	{Verb: Unbind, From: of(ended, only(InstallingPendingUserAction)), If: resident, To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Unbind, From: of(ended, only(InstallingPendingUserAction, ResettingPendingUserAction)), To: UnbindingPendingUserAction, Info: infoMustBoot,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},
@@ -173,6 +173,7 @@ var endRules = []Rule{
 var reclaimRules = []Rule{
 	{Verb: Reclaim, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{Verb: Reclaim, From: only(Installed, AddedToExistingCluster), To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
+	{Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction), If: resident, To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction, ResettingPendingUserAction), To: UnbindingPendingUserAction, Info: infoMustBoot,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},

@@ -372,6 +372,34 @@ func TestAnInstalledSystemIsAskedToRestart(t *testing.T) {
 	})
 }
 
+// A system that came up from its disk, and could not join its cluster, asks for instructions as one that did: it restarts into the discovery image when it is released.
+func TestASystemThatDidNotJoinIsAskedToRestart(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	e := w.infraEnv(alice)
+	c := w.cluster(alice, func(s *domain.ClusterSettings) { s.ControlPlaneCount, s.WorkerCount = 1, 0 })
+	s := &server{testEnv: w, key: domain.HostKey{HostID: uuid.NewString()}}
+	s.boot(e)
+	_, err := w.BindHost(t.Context(), alice, s.key, c.ID, false)
+	require.NoError(t, err)
+	w.install(c, []domain.HostKey{s.key})
+	w.progress(s.key, lifecycle.StageWriting, lifecycle.StageRebooting)
+	carried := s.residentStamps()
+	s.polls(carried)
+	_, err = w.UnbindHost(t.Context(), alice, s.key)
+	require.Equal(t, "HostInstalling", domain.ReasonOf(err))
+	w.progress(s.key, lifecycle.StageFailed)
+	require.Equal(t, lifecycle.Failed, w.state(s.key))
+	h, err := w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Reclaiming, h.State)
+	steps := s.polls(carried)
+	require.Len(t, steps, 1)
+	assert.Equal(t, agentproto.StepBootArtifacts, steps[0].Type)
+	s.boot(e)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+}
+
 // An installed system is asked for its addresses. Whatever else it says of its machine changes nothing: it is installed and wiped by what the discovery image said.
 func TestAnInstalledSystemReportsItsAddressesAlone(t *testing.T) {
 	t.Parallel()
