@@ -36,7 +36,7 @@ var ofMachine = []Validation{
 	{ID: "has-memory-for-role", Category: Hardware, Needs: Inventory, Func: enoughMemoryForRole, About: "The host has the memory that its role needs."},
 	{
 		ID: "hostname-valid", Category: Hardware, Blocks: true, Needs: Inventory, Func: hostnameValid,
-		About: "The host name is a DNS name in lower case and not localhost.",
+		About: "The host name is a DNS name in lower case and not localhost. In a cluster it has at most 63 characters.",
 	},
 	{ID: "no-skip-missing-disk", Category: Hardware, Needs: Inventory, Func: diskExists, About: "The disk that a user chose exists and can be installed to."},
 	{
@@ -107,8 +107,14 @@ func diskLargeEnough(in *Input) Outcome {
 
 var hostnamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
+// mostInCluster is how long a host name may be in a cluster: it is a label of its Node, and the kernel has no room for more. A free host may get a shorter one when it is bound.
+const mostInCluster = 63
+
 func hostnameValid(in *Input) Outcome {
 	name := in.Hostname
+	if in.Cluster != nil && len(name) > mostInCluster {
+		return passes(false, "", fmt.Sprintf("Hostname %q is not allowed: it has %d characters, and a node has at most %d; set a shorter one", name, len(name), mostInCluster))
+	}
 	ok := len(name) <= 253 && hostnamePattern.MatchString(name) && name != "localhost" && !strings.HasPrefix(name, "localhost.")
 	return passes(ok, "Hostname "+name+" is allowed",
 		fmt.Sprintf("Hostname %q is not allowed: set a name of lower-case letters, digits, hyphens and dots that is not localhost", name))

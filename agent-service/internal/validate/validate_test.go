@@ -125,6 +125,12 @@ func TestValidations(t *testing.T) {
 		}, false},
 		{"a disk that is gone", "no-skip-missing-disk", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.DiskID = "b" }, false},
 		{"localhost", "hostname-valid", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Hostname = "localhost" }, true},
+		{"a name that no Node can have", "hostname-valid", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) {
+			s.Hostname = strings.Repeat("a", 31) + "." + strings.Repeat("b", 32)
+		}, false},
+		{"the longest name that a Node can have", "", "", func(s *validate.Subject, _ *validate.Surroundings) {
+			s.Hostname = strings.Repeat("a", 31) + "." + strings.Repeat("b", 31)
+		}, false},
 		{"a name with capitals", "hostname-valid", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Hostname = "Node" }, true},
 		{"no time", "ntp-synced", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) {
 			s.NTP = []validate.NTPSource{{Name: "a", State: "unreachable"}}
