@@ -166,8 +166,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 			return ctrl.Result{RequeueAfter: look}, nil
 		}
 		how := "did not answer"
-		if errors.Is(err, workload.ErrTooMuch) {
+		switch {
+		case errors.Is(err, workload.ErrTooMuch):
 			how = "answered " + workload.ErrTooMuch.Error()
+		case domain.KindOf(err) == domain.Conflict:
+			how = "could not be asked (" + err.Error() + ")"
 		}
 		gone, note = true, fmt.Sprintf("The cluster %s for %s: its Node %s may still be there. Delete it", how, AnswerTimeout, h.Release.NodeName)
 	} else {

@@ -139,7 +139,7 @@ func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
 		"its API does not answer":       {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
 		"its API takes requests only":   {objects: []client.Object{deployment, hangs}, waits: release.AnswerTimeout, asks: 200 * time.Millisecond, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
 		"its API answers too much":      {objects: []client.Object{deployment, floods}, waits: release.AnswerTimeout, says: "answered more than agent-service takes in for 2m0s: its Node worker-1 may still be there"},
-		"its node access is gone":       {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
+		"its node access is gone":       {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "could not be asked (the Secret team/access, which spec.clusterMetadata.nodeAccessSecretRef names, is not there) for 2m0s: its Node worker-1 may still be there"},
 		"it is gone":                    {says: "The cluster is gone"},
 		"another has its name by now":   {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "2"}}}, says: "The cluster is gone"},
 		"another host is this Node now": {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h2"}, Node: domain.Node{Name: "worker-1"}}}, says: "it is host h2 by now"},
