@@ -315,7 +315,7 @@ func (h *Host) Leave(now time.Time) {
 	if h.Assisted() && (h.Checks.Domains != nil || h.Checks.API != validate.Unknown) {
 		h.Said = Said{ClusterID: h.ClusterID, Domains: h.Checks.Domains, API: h.Checks.API, APIDetail: h.Checks.APIDetail}
 	}
-	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, Rejoin: h.Node.Rejoin.Stamp, StartedAt: now, Wipe: h.Wipe}
+	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, Rejoin: h.Node.Rejoin.Stamp, Unjoined: !h.Joined(), StartedAt: now, Wipe: h.Wipe}
 	h.Node = Node{}
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: AutoAssign, RequestedHostname: h.FreeHostname}

@@ -17,7 +17,7 @@ import (
 type Node struct {
 	// Name is empty for a host that was not given what it joins with.
 	Name string `json:",omitempty"`
-	// Seen is true where the cluster has a Node of that name, and Ready where that is Ready.
+	// Seen is true where the cluster has a Node of that name that is the host's, and Ready where that is Ready.
 	Seen  bool `json:",omitempty"`
 	Ready bool `json:",omitempty"`
 	// WasReady is true where it has been Ready since the host was installed.
@@ -43,6 +43,12 @@ type Rejoin struct {
 
 // Lost is true from the loss of a certificate until there is another one.
 func (r Rejoin) Lost() bool { return !r.AskedAt.IsZero() }
+
+// Joined is true for a host of which it is known that the Node of its name is its own: it got a certificate for it, its cluster had the Node, or the installed system is up. Before, a Node of
+// that name is another machine's.
+func (h *Host) Joined() bool {
+	return len(h.Node.Certificates) > 0 || h.Node.Seen || h.Node.WasReady || lifecycle.WasInstalled(h.State)
+}
 
 // Rejoins is true for a host whose kubelet gets a bootstrap token again: its cluster still has its Node, which is not Ready.
 func (h *Host) Rejoins() bool {

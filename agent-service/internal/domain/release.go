@@ -51,9 +51,10 @@ type Release struct {
 	// ClusterID and Cluster are the cluster that the host left; Cluster is empty where that is no custom resource.
 	ClusterID string
 	Cluster   KubeRef `json:",omitzero"`
-	// NodeName is the host's Node in it, empty for a host that never joined. Binding is the stamp that its bootstrap token was made with.
-	// Rejoin is the stamp of its Rejoin.
+	// NodeName is the host's Node in it, empty for a host that was not given what it joins with. Binding is the stamp that its bootstrap token was made with.
+	// Rejoin is the stamp of its Rejoin. Unjoined is true for a host that was not known to have joined: the Node may be another machine's.
 	NodeName  string    `json:",omitempty"`
+	Unjoined  bool      `json:",omitempty"`
 	Binding   string    `json:",omitempty"`
 	Rejoin    string    `json:",omitempty"`
 	StartedAt time.Time `json:",omitzero"`

@@ -536,6 +536,26 @@ func TestADeadMachineDoesNotKeepItsInfraEnv(t *testing.T) {
 }
 
 // That a Node was Ready tells a machine that died from one that joins. It is remembered until the machine is installed again.
+// Whether a released host had become the Node of its name decides whether that Node is its own.
+func TestAReleaseSaysWhetherTheHostHadJoined(t *testing.T) {
+	for name, c := range map[string]struct {
+		state lifecycle.State
+		node  domain.Node
+		want  bool
+	}{
+		"it was given its token":              {state: lifecycle.Failed, node: domain.Node{Name: "n"}},
+		"it got a certificate":                {state: lifecycle.Failed, node: domain.Node{Name: "n", Certificates: []domain.Certificate{{Name: "csr"}}}, want: true},
+		"its cluster had its Node":            {state: lifecycle.InstallingPendingUserAction, node: domain.Node{Name: "n", Seen: true}, want: true},
+		"its system was up":                   {state: lifecycle.AddedToExistingCluster, node: domain.Node{Name: "n"}, want: true},
+		"its Node was Ready, and was deleted": {state: lifecycle.InstallingPendingUserAction, node: domain.Node{Name: "n", WasReady: true}, want: true},
+	} {
+		h := &domain.Host{ClusterID: "c", State: c.state, Node: c.node}
+		h.Leave(time.Now())
+		assert.Equal(t, c.want, !h.Release.Unjoined, name)
+		assert.Equal(t, "n", h.Release.NodeName, "its token is deleted: %s", name)
+	}
+}
+
 func TestAHostRemembersThatItsNodeWasReady(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)

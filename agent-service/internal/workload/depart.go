@@ -30,6 +30,8 @@ type Departure struct {
 	Since time.Time
 	// DrainUntil is when pods that have not left are left behind.
 	DrainUntil time.Time
+	// Unjoined says that the host was not known to have become that Node: unless the cluster knows otherwise, it is another machine's.
+	Unjoined bool
 }
 
 // Depart carries on a departure at a time; what is done already is not done again. It is true when the cluster knows neither the Node nor its token any more; note says
@@ -38,10 +40,16 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	node, err := cluster.CoreV1().Nodes().Get(asking, d.NodeName, metav1.GetOptions{})
+	foreign := false
+	if err == nil && d.Unjoined {
+		foreign, err = d.foreign(asking, cluster)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return false, "", fmt.Errorf("reading Node %s: %w", d.NodeName, err)
+	case foreign:
+		note = fmt.Sprintf("The Node %s stays: the host got no certificate for it, so it is another machine's", d.NodeName)
 	case node.CreationTimestamp.After(d.Since):
 		note = fmt.Sprintf("The Node %s was made after the release began: it is another host's, and stays", d.NodeName)
 	default:
@@ -58,6 +66,20 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 		}
 	}
 	return true, note, d.revoke(ctx, cluster)
+}
+
+// foreign says that no certificate was approved for the host: the cluster keeps requests for an hour, and the service notes them sooner.
+func (d Departure) foreign(ctx context.Context, cluster kubernetes.Interface) (bool, error) {
+	own := false
+	err := eachPage(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) (next string, err error) {
+		page, err := cluster.CertificatesV1().CertificateSigningRequests().List(ctx, options)
+		if err != nil {
+			return "", fmt.Errorf("listing certificate requests: %w", err)
+		}
+		own = own || slices.ContainsFunc(page.Items, func(r certificatesv1.CertificateSigningRequest) bool { return approvedFor(&r, d.TokenID) })
+		return page.Continue, nil
+	})
+	return !own, err
 }
 
 func deleteNode(ctx context.Context, cluster kubernetes.Interface, node *corev1.Node) error {
@@ -192,7 +214,7 @@ func (d Departure) revoke(ctx context.Context, cluster kubernetes.Interface) err
 // deny refuses a certificate request of the node that is not decided.
 func (d Departure) deny(ctx context.Context, cluster kubernetes.Interface, request *certificatesv1.CertificateSigningRequest) error {
 	asked := request.Spec.Username
-	if decided(request) || asked != bootstrapUser+d.TokenID && asked != nodeUser+d.NodeName {
+	if decided(request) || asked != bootstrapUser+d.TokenID && (d.Unjoined || asked != nodeUser+d.NodeName) {
 		return nil
 	}
 	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{

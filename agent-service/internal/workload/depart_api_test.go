@@ -6,6 +6,7 @@ package workload
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +98,39 @@ func TestANodeDeparts(t *testing.T) {
 			assert.Equal(t, !c.stays, node.Spec.Unschedulable)
 		})
 	}
+}
+
+// A host that never joined has no Node: the one of its name, which was there before, is another machine's, and keeps running. It is the host's where the cluster knows of a certificate
+// that the service did not note.
+func TestANodeOfAnotherMachineStays(t *testing.T) {
+	w := newTestEnv(t, nil)
+	cluster, err := kubernetes.NewForConfig(w.config)
+	require.NoError(t, err)
+	node := w.inhabited(t, corev1.ConditionTrue)
+	now := time.Now()
+	d := Departure{NodeName: node.Name, TokenID: "bcdefg", Since: now.Add(time.Hour), DrainUntil: now, Unjoined: true}
+	own := serves(func(_ *certificatesv1.CertificateSigningRequest, p *x509.CertificateRequest) {
+		p.Subject.CommonName = "system:node:" + node.Name
+	})(t)
+	theirs := w.kubelet(t, "system:node:"+node.Name, []string{"system:nodes"}, own)
+	asked := w.kubelet(t, "system:bootstrap:"+d.TokenID, []string{"system:masters"}, joins(nil)(t))
+	gone, note, err := d.Depart(t.Context(), cluster, now)
+	require.NoError(t, err)
+	assert.True(t, gone)
+	assert.Contains(t, note, "stays: the host got no certificate for it")
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	assert.False(t, node.Spec.Unschedulable)
+	assert.Equal(t, Leave, w.verdict(theirs))
+	assert.Equal(t, Deny, w.verdict(asked))
+
+	late := w.kubelet(t, "system:bootstrap:"+d.TokenID, []string{"system:masters"}, joins(nil)(t))
+	late.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", LastUpdateTime: metav1.Now()}}
+	_, err = cluster.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), late.Name, late, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	gone, _, err = d.Depart(t.Context(), cluster, now)
+	require.NoError(t, err)
+	assert.True(t, gone)
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(node), node)))
 }
 
 // unprocessed answers evictions of a pod as an API server does whose PodDisruptionBudgets are not processed, and passes on all else.

@@ -46,8 +46,8 @@ type Machine struct {
 	MakeToken func(ctx context.Context, cluster kubernetes.Interface) error
 	// TokenMadeAt is a time after which its token was made with the first-boot data; zero where that was not done.
 	TokenMadeAt time.Time
-	// Certified says that a certificate for its Node was approved: the Node of that name is its own.
-	Certified bool
+	// Joined says that the Node of that name is its own, as far as the service has kept that.
+	Joined bool
 	// Rejoins says that its token is for a Node that is there, and lost its certificate: it makes no Node that a user has deleted.
 	Rejoins bool
 }
@@ -72,7 +72,7 @@ func judge(request *certificatesv1.CertificateSigningRequest, machines []Machine
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return judgeClient(request, machines, nodes)
 	case certificatesv1.KubeletServingSignerName:
-		return judgeServing(request, machines)
+		return judgeServing(request, machines, nodes)
 	}
 	return Leave, ""
 }
@@ -102,6 +102,8 @@ type knownNodes interface {
 	// has says whether there is a Node of that name, and taken whether it is Ready.
 	has(name string) bool
 	taken(name string) bool
+	// owns says whether the Node of a machine's name is the machine's.
+	owns(machine Machine) bool
 }
 
 func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []Machine, nodes knownNodes) (Verdict, string) {
@@ -132,10 +134,10 @@ func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []M
 	return Approve, "the bootstrap token was made for this node"
 }
 
-func judgeServing(request *certificatesv1.CertificateSigningRequest, machines []Machine) (Verdict, string) {
+func judgeServing(request *certificatesv1.CertificateSigningRequest, machines []Machine, nodes knownNodes) (Verdict, string) {
 	name, ok := strings.CutPrefix(request.Spec.Username, nodeUser)
 	i := slices.IndexFunc(machines, func(m Machine) bool { return m.NodeName == name })
-	if !ok || i < 0 || !slices.Contains(request.Spec.Groups, nodesGroup) {
+	if !ok || i < 0 || !slices.Contains(request.Spec.Groups, nodesGroup) || !nodes.owns(machines[i]) {
 		return Leave, "" // a node that others look after
 	}
 	machine := machines[i]

@@ -78,11 +78,12 @@ func finished(t *testing.T, request *certificatesv1.CertificateSigningRequest, a
 	return request
 }
 
-// cluster has Nodes, of which one is Ready.
-type cluster struct{ ready, notReady string }
+// cluster has Nodes, of which one is Ready, and one may be another machine's.
+type cluster struct{ ready, notReady, foreign string }
 
 func (c cluster) has(name string) bool   { return name == c.ready || name == c.notReady }
 func (c cluster) taken(name string) bool { return name == c.ready }
+func (c cluster) owns(m Machine) bool    { return m.NodeName != c.foreign }
 
 // Each case is an attempt; few of them are what an honest kubelet sends.
 func TestJudge(t *testing.T) {
@@ -103,8 +104,10 @@ func TestJudge(t *testing.T) {
 		given func(t *testing.T) *csr
 		taken string
 		lost  string
-		want  Verdict
-		says  string
+		// foreign is a Node that was there before the host of its name.
+		foreign string
+		want    Verdict
+		says    string
 	}{
 		"a node joins again":                              {given: again("worker-4"), lost: "worker-4", want: Approve},
 		"a node joins again that was deleted":             {given: again("worker-4"), want: Deny, says: "the Node worker-4 was deleted"},
@@ -153,10 +156,11 @@ func TestJudge(t *testing.T) {
 			given: serves(func(r *csr, p *pkcs) {
 				r.Spec.Username, p.Subject.CommonName = "system:node:other", "system:node:other"
 			}), want: Leave},
-		"a user by the name of a node": {given: serves(func(r *csr, _ *pkcs) { r.Spec.Groups = []string{"system:authenticated"} }), want: Leave},
+		"a node that has the name of a host that has not joined": {given: serves(func(_ *csr, p *pkcs) { p.IPAddresses = []net.IP{net.IPv4(198, 51, 100, 1)} }), foreign: "worker-1", want: Leave},
+		"a user by the name of a node":                           {given: serves(func(r *csr, _ *pkcs) { r.Spec.Groups = []string{"system:authenticated"} }), want: Leave},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict, why := judge(c.given(t), machines, cluster{c.taken, c.lost})
+			verdict, why := judge(c.given(t), machines, cluster{c.taken, c.lost, c.foreign})
 			assert.Equal(t, c.want, verdict, why)
 			assert.Contains(t, why, c.says)
 		})

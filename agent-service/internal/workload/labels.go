@@ -53,15 +53,18 @@ func labelled(node *corev1.Node, with map[string]string) bool {
 	return true
 }
 
-// owns says that the Node of a machine's name is the machine's: a certificate for it was approved.
+// owns says that the Node of a machine's name is the machine's: a certificate for it was approved. Another machine may have been the Node of that name before.
 func (w *Watcher) owns(machine Machine) bool {
-	if machine.Certified {
+	if machine.Joined {
 		return true
 	}
 	requests, err := w.requests.List(labels.Everything())
-	return err == nil && slices.ContainsFunc(requests, func(r *certificatesv1.CertificateSigningRequest) bool {
-		return r.Spec.Username == bootstrapUser+machine.TokenID && slices.ContainsFunc(r.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-			return c.Type == certificatesv1.CertificateApproved
-		})
+	return err == nil && slices.ContainsFunc(requests, func(r *certificatesv1.CertificateSigningRequest) bool { return approvedFor(r, machine.TokenID) })
+}
+
+// approvedFor is true for a request that was made with a bootstrap token, and was approved.
+func approvedFor(request *certificatesv1.CertificateSigningRequest, tokenID string) bool {
+	return request.Spec.Username == bootstrapUser+tokenID && slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,10 +62,37 @@ func TestATokenIsRenewedUntilItsMachineHasJoined(t *testing.T) {
 	assert.Less(t, len(cluster.Actions()), 12*60+12*2*4, "it is not made at each look")
 
 	require.NoError(t, nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}))
+	w.machines[0].Joined = true
 	require.NoError(t, w.forgetTokens(t.Context()))
 	require.NoError(t, w.makeTokens(t.Context(), clock.Add(tokenTTL)))
 	_, err = secrets.Get(t.Context(), secretName(tokens.ID(h)), metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "the machine has joined: %v", err)
+}
+
+// A Node that was there before a host of its name is another machine's until a certificate for it was approved with the host's token.
+func TestANodeThatWasThereBeforeIsNotTheHosts(t *testing.T) {
+	nodes, requests := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	w := &Watcher{nodes: corelisters.NewNodeLister(nodes), requests: certificateslisters.NewCertificateSigningRequestLister(requests), synced: func() bool { return true }}
+	machine := Machine{NodeName: "n", TokenID: "abcdef", Joining: true}
+	require.NoError(t, nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}))
+	node, known := w.Node(machine)
+	assert.True(t, known)
+	assert.Equal(t, domain.Node{Name: "n"}, node)
+	assert.False(t, w.tokenEnds(machine), "the host has not joined")
+	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr"}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:bootstrap:abcdef"}}
+	require.NoError(t, requests.Add(request))
+	node, _ = w.Node(machine)
+	assert.Equal(t, domain.Node{Name: "n"}, node, "it asks")
+	request = request.DeepCopy()
+	request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+	require.NoError(t, requests.Update(request))
+	node, _ = w.Node(machine)
+	assert.Equal(t, domain.Node{Name: "n", Seen: true, Ready: true}, node)
+	assert.True(t, w.tokenEnds(machine))
+	require.NoError(t, requests.Delete(request)) // the cluster deletes it after an hour
+	machine.Joined = true
+	node, _ = w.Node(machine)
+	assert.True(t, node.Ready)
 }
 
 // A node that lost its certificate has a token while its Node is there and not Ready. A user who deletes the Node ends it.
@@ -80,7 +108,7 @@ func TestATokenIsMadeForANodeThatIsThere(t *testing.T) {
 		cluster: cluster, nodes: corelisters.NewNodeLister(nodes), forgotten: map[string]bool{}, made: map[string]time.Time{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), requests: certificateslisters.NewCertificateSigningRequestLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 	}
-	machine := Machine{NodeName: "n", TokenID: tokens.ID(h), Joining: true, Rejoins: true, MakeToken: func(ctx context.Context, cluster kubernetes.Interface) error {
+	machine := Machine{NodeName: "n", TokenID: tokens.ID(h), Joining: true, Joined: true, Rejoins: true, MakeToken: func(ctx context.Context, cluster kubernetes.Interface) error {
 		return tokens.Make(ctx, cluster, h, now)
 	}}
 	there := func() bool {

@@ -260,15 +260,18 @@ func (w *Watcher) has(name string) bool {
 
 // tokenEnds says whether a machine needs its token no more, or may not have it any more.
 func (w *Watcher) tokenEnds(machine Machine) bool {
-	return w.taken(machine.NodeName) || machine.Rejoins && !w.has(machine.NodeName)
+	return w.taken(machine.NodeName) && w.owns(machine) || machine.Rejoins && !w.has(machine.NodeName)
 }
 
 // Ready says whether the cluster has a Ready Node of that name. It is not known before the Nodes of the cluster were read.
 func (w *Watcher) Ready(name string) (ready, known bool) { return w.taken(name), w.synced() }
 
-// Node says what the cluster knows of a node. It is not known before the Nodes of the cluster were read.
-func (w *Watcher) Node(name string) (node domain.Node, known bool) {
-	return domain.Node{Name: name, Seen: w.has(name), Ready: w.taken(name)}, w.synced()
+// Node says what the cluster knows of the Node of a machine. It is not known before the Nodes of the cluster were read.
+func (w *Watcher) Node(machine Machine) (node domain.Node, known bool) {
+	node.Name = machine.NodeName
+	node.Seen = w.has(node.Name) && w.owns(machine)
+	node.Ready = node.Seen && w.taken(node.Name)
+	return node, w.synced()
 }
 
 func ready(node *corev1.Node) bool {

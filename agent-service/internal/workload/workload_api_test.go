@@ -287,7 +287,7 @@ func TestANodeGetsTheLabelsThatItsKubeletMayNotSet(t *testing.T) {
 	require.NoError(t, err)
 	const role = "node-role.kubernetes.io/worker"
 	wanted := map[string]string{role: "", "topology.kubernetes.io/rack": "a"}
-	watcher.Expect([]Machine{{NodeName: "is-labelled", Labels: wanted, Certified: true, Joining: true}, {NodeName: "is-foreign", Labels: wanted, TokenID: "unused", Joining: true}})
+	watcher.Expect([]Machine{{NodeName: "is-labelled", Labels: wanted, Joined: true, Joining: true}, {NodeName: "is-foreign", Labels: wanted, TokenID: "unused", Joining: true}})
 	made := func(name string) *corev1.Node {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"rack": "a"}}}
 		require.NoError(t, w.Create(t.Context(), node))

@@ -231,7 +231,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := w.TooMuch(); err != nil {
 		r.Recorder.Eventf(deployment, nil, corev1.EventTypeWarning, "ClusterNotWatched", "Watch", "The nodes of the cluster are not looked after: %v", err)
 	}
-	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, hosts)
+	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, machines, hosts)
 }
 
 // plane is the control plane of a cluster whose host runs it, nil for others.
@@ -279,18 +279,18 @@ func (r *Reconciler) noteLast(ctx context.Context, deployment *hivev1.ClusterDep
 	if w == nil {
 		return nil
 	}
-	_, hosts, err := r.machines(ctx, deployment)
+	machines, hosts, err := r.machines(ctx, deployment)
 	if err != nil {
 		return err
 	}
-	return r.note(ctx, w, hosts)
+	return r.note(ctx, w, machines, hosts)
 }
 
-// note keeps what the cluster knows of the hosts.
-func (r *Reconciler) note(ctx context.Context, w *watcher, hosts []domain.Host) error {
+// note keeps what the cluster knows of the hosts, which machines are made of.
+func (r *Reconciler) note(ctx context.Context, w *watcher, machines []workload.Machine, hosts []domain.Host) error {
 	for i := range hosts {
 		h := &hosts[i]
-		node, known := w.Node(workload.NodeName(h))
+		node, known := w.Node(machines[i])
 		same := h.Node.Name == node.Name && h.Node.Seen == node.Seen && h.Node.Ready == node.Ready
 		if !known || same || !node.Seen && h.Node.Name == "" {
 			continue
@@ -323,7 +323,7 @@ func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDep
 			_, restricted := join.SplitLabels(h.NodeLabels)
 			machines = append(machines, workload.Machine{
 				Host: h.HostKey, ClusterID: h.ClusterID, NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true,
-				Labels: restricted, Certified: len(h.Node.Certificates) > 0, Rejoins: h.Node.Rejoin.Stamp != "",
+				Labels: restricted, Joined: h.Joined(), Rejoins: h.Node.Rejoin.Stamp != "",
 			})
 		}
 	}

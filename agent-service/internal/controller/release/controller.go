@@ -172,7 +172,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 		case domain.KindOf(err) == domain.Conflict:
 			how = "could not be asked (" + err.Error() + ")"
 		}
-		gone, note = true, fmt.Sprintf("The cluster %s for %s: its Node %s may still be there. Delete it", how, AnswerTimeout, h.Release.NodeName)
+		left := fmt.Sprintf("its Node %s may still be there. Delete it", h.Release.NodeName)
+		if h.Release.Unjoined {
+			left = fmt.Sprintf("the host was not known to have become its Node %s, which may be another machine's", h.Release.NodeName)
+		}
+		gone, note = true, fmt.Sprintf("The cluster %s for %s: %s", how, AnswerTimeout, left)
 	} else {
 		r.answer(key, now)
 	}
@@ -234,7 +238,7 @@ func (r *Reconciler) depart(ctx context.Context, h *domain.Host) (gone bool, not
 	}
 	former := *h
 	former.ClusterID, former.Stamps.Binding, former.Node.Rejoin.Stamp = release.ClusterID, release.Binding, release.Rejoin
-	departure := workload.Departure{NodeName: release.NodeName, TokenID: r.Tokens.ID(&former), Since: release.StartedAt.Add(clockSkew), DrainUntil: until}
+	departure := workload.Departure{NodeName: release.NodeName, TokenID: r.Tokens.ID(&former), Since: release.StartedAt.Add(clockSkew), DrainUntil: until, Unjoined: release.Unjoined}
 	if !r.asks(release.ClusterID) {
 		return false, "", awayError{errAsked}
 	}
