@@ -7,21 +7,30 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
+// master is the role of hosts that run a control plane. Users give it, and no machine takes it.
+const master = "master"
+
 // Addresses are those that the nodes of a cluster may serve at, by host. A report of an installed system is its own word: it gets no reserved address that the discovery image
-// did not report before, and none that another host of the cluster had before it.
+// did not report before, and none that another host of the cluster had before it. What the discovery image reports is the machine's word, too: a reserved address by itself, such as the API
+// server's, is that of a machine which was chosen to run the control plane.
 func Addresses(hosts []domain.Host, reserved []netip.Prefix) map[domain.HostKey][]netip.Addr {
 	first := holders(hosts)
 	allowed := map[domain.HostKey][]netip.Addr{}
 	for i := range hosts {
 		h := &hosts[i]
-		reports := len(h.Addressing.Given) == 0 && len(h.Node.Addresses) > 0
+		says := len(h.Addressing.Given) == 0
+		reports := says && len(h.Node.Addresses) > 0
 		for _, held := range h.HeldAddresses() {
 			if reports && (first[held.Address].host != h.HostKey || !h.Discovered(held.Address) && isReserved(held.Address, reserved)) {
+				continue
+			}
+			if says && h.Role != master && slices.Contains(reserved, netip.PrefixFrom(held.Address, held.Address.BitLen())) {
 				continue
 			}
 			allowed[h.HostKey] = append(allowed[h.HostKey], held.Address)
@@ -53,6 +62,20 @@ func holders(hosts []domain.Host) map[netip.Addr]holder {
 
 func isReserved(address netip.Addr, reserved []netip.Prefix) bool {
 	return !address.IsGlobalUnicast() || slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// RefusesName says that the name of a host is the API server's or a Service's, and that the host was not chosen to run the control plane: its serving certificate, which has the authority of
+// the API server's, would be good in their place.
+func (a *Access) RefusesName(h *domain.Host) bool {
+	if h.Role == master {
+		return false
+	}
+	name := NodeName(h)
+	names := []string{"kubernetes", "kubernetes.default", strings.ToLower(a.values.TLSServerName)}
+	if server, err := url.Parse(a.values.Server); err == nil {
+		names = append(names, strings.ToLower(server.Hostname()))
+	}
+	return slices.Contains(names, name) || strings.HasSuffix(name, ".svc") || strings.HasSuffix(name, ".svc."+strings.ToLower(a.values.ClusterDomain))
 }
 
 // Reserved are the networks of addresses that are none of a node: the API server, Services and pods have them.

@@ -14,6 +14,23 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/join"
 )
 
+// A node that had the name of the API server or of a Service would get a certificate that is good in its place.
+func TestNoNodeHasTheNameOfTheAPIServer(t *testing.T) {
+	access := &Access{values: join.Values{Server: "https://API.blue.example.com:6443", TLSServerName: "Blue.example.com", ClusterDomain: "cluster.local"}}
+	named := func(name, role string) *domain.Host {
+		return &domain.Host{HostSettings: domain.HostSettings{Role: role, RequestedHostname: name}}
+	}
+	for name, want := range map[string]bool{
+		"kubernetes": true, "kubernetes.default": true, "kubernetes.default.svc": true, "kubernetes.default.svc.cluster.local": true, "hooks.shop.svc": true,
+		"api.blue.example.com": true, "blue.example.com": true,
+		"worker-1": false, "kubernetes-1": false, "worker-1.cluster.local": false, "worker-1.blue.example.com": false, "svc": false,
+	} {
+		assert.Equal(t, want, access.RefusesName(named(name, "worker")), name)
+		assert.False(t, access.RefusesName(named(name, "master")), "it was chosen to run the API server: %s", name)
+	}
+	assert.False(t, (&Access{}).RefusesName(named("worker-1", "worker")))
+}
+
 // Each case is what host a may serve at, in a cluster whose API server is 192.0.2.1.
 func TestAddresses(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -27,6 +44,10 @@ func TestAddresses(t *testing.T) {
 		for i, report := range reports {
 			h.ReportAddresses(noon.Add(time.Duration(i+1)*time.Hour), report)
 		}
+		return h
+	}
+	master := func(h domain.Host) domain.Host {
+		h.Role = "master"
 		return h
 	}
 	pooled := func(h domain.Host, address string) domain.Host {
@@ -49,7 +70,10 @@ func TestAddresses(t *testing.T) {
 		"another host has it from a pool":       {[]domain.Host{host("a", "192.0.2.11/24", []string{"192.0.2.20/24"}), pooled(host("b", "192.0.2.12/24"), "192.0.2.20/24")}, nil},
 		"it has one of a pool, and says others": {[]domain.Host{pooled(host("a", "192.0.2.11/24", []string{"192.0.2.12/24"}), "192.0.2.20/24")}, []string{"192.0.2.20"}},
 		"the address of the API server":         {[]domain.Host{host("a", "192.0.2.11/24", []string{"192.0.2.1/24"})}, nil},
-		"it is the API server's machine":        {[]domain.Host{host("a", "192.0.2.1/24", []string{"192.0.2.1/24"})}, []string{"192.0.2.1"}},
+		"it is the API server's machine":        {[]domain.Host{master(host("a", "192.0.2.1/24", []string{"192.0.2.1/24"}))}, []string{"192.0.2.1"}},
+		"it says so, and is none":               {[]domain.Host{host("a", "192.0.2.1/24", []string{"192.0.2.1/24"})}, nil},
+		"its discovery image says so":           {[]domain.Host{host("a", "192.0.2.1/24")}, nil},
+		"its discovery image is the resolver":   {[]domain.Host{host("a", "10.96.0.10/16")}, nil},
 		"the address of a Service":              {[]domain.Host{host("a", "192.0.2.11/24", []string{"10.96.0.1/16", "192.0.2.11/24"})}, []string{"192.0.2.11"}},
 		"the bridge of its pods":                {[]domain.Host{host("a", "192.0.2.11/24", []string{"10.244.1.1/24", "192.0.2.11/24"})}, []string{"192.0.2.11"}},
 		"no address of a card":                  {[]domain.Host{host("a", "192.0.2.11/24", []string{"127.0.0.1/8", "169.254.1.1/16", "224.0.0.1/4", "0.0.0.0/0"})}, nil},

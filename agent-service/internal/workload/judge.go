@@ -40,6 +40,8 @@ type Machine struct {
 	Joining bool
 	// Addresses are those of its installed system, as far as they are known.
 	Addresses []netip.Addr
+	// NameReserved says that its name is one that no node has, see Access.RefusesName.
+	NameReserved bool
 	// Labels are those of its Node that its kubelet may not set.
 	Labels map[string]string
 	// MakeToken makes its bootstrap token in the cluster, for its whole time from then on; nil where the machine needs none any more.
@@ -155,6 +157,9 @@ func judgeServing(request *certificatesv1.CertificateSigningRequest, machines []
 	for _, dns := range asked.DNSNames {
 		if dns != name {
 			return Deny, fmt.Sprintf("the request of node %s names %q", name, dns)
+		}
+		if machine.NameReserved {
+			return Deny, fmt.Sprintf("%s is a name of the API server or of a Service: give the host another name", name)
 		}
 	}
 	for _, ip := range asked.IPAddresses {

@@ -93,6 +93,7 @@ func TestJudge(t *testing.T) {
 		{NodeName: "worker-1", TokenID: "token1", Joining: true, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")}},
 		{NodeName: "worker-2", TokenID: "token2", Joining: true},
 		{NodeName: "free", TokenID: "token3"},
+		{NodeName: "kubernetes", TokenID: "token5", Joining: true, NameReserved: true},
 		{NodeName: "worker-4", TokenID: "token4", Joining: true, Rejoins: true},
 	}
 	again := func(name string) func(t *testing.T) *csr {
@@ -148,6 +149,10 @@ func TestJudge(t *testing.T) {
 		"a foreign name":                 {given: serves(func(_ *csr, p *pkcs) { p.DNSNames = append(p.DNSNames, "kubernetes") }), want: Deny, says: `names "kubernetes"`},
 		"a wildcard":                     {given: serves(func(_ *csr, p *pkcs) { p.DNSNames = []string{"*"} }), want: Deny},
 		"no name and no address":         {given: serves(func(_ *csr, p *pkcs) { p.DNSNames, p.IPAddresses = nil, nil }), want: Deny},
+		"the name of the API server": {
+			given: serves(func(r *csr, p *pkcs) {
+				r.Spec.Username, p.Subject.CommonName, p.DNSNames, p.IPAddresses = "system:node:kubernetes", "system:node:kubernetes", []string{"kubernetes"}, nil
+			}), want: Deny, says: "kubernetes is a name of the API server"},
 		"a URI": {
 			given: serves(func(_ *csr, p *pkcs) { p.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), want: Deny, says: "only have the name and addresses"},
 		"another node serves in its name": {

@@ -168,6 +168,9 @@ func (j *Joiner) valuesOf(access *Access, h *domain.Host, c *domain.Cluster) (*j
 	if plane := c.ControlPlane; plane.RunsOn(h) && plane.Shared {
 		values.Taints = append(values.Taints, join.Taint{Key: ControlPlaneLabel, Effect: string(corev1.TaintEffectNoSchedule)})
 	}
+	if access.RefusesName(h) {
+		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %s is a name of its API server or of a Service; give the host another name", h.HostID, c.Name, values.NodeName)
+	}
 	values.Token = j.Tokens.ID(h) + "." + j.Tokens.secret(h)
 	if err := values.Validate(); err != nil {
 		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %v", h.HostID, c.Name, err)

@@ -226,6 +226,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	addresses := workload.Addresses(hosts, access.Reserved())
 	for i := range machines {
 		machines[i].Addresses = addresses[machines[i].Host]
+		machines[i].NameReserved = access.RefusesName(&hosts[i])
 	}
 	w.Expect(machines)
 	if err := w.TooMuch(); err != nil {
