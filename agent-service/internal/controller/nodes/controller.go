@@ -260,10 +260,18 @@ func (r *Reconciler) ofPlane(machines []workload.Machine, hosts []domain.Host, p
 			machines[i].Labels[workload.ControlPlaneLabel] = ""
 		}
 		awaits, rejoins := plane.Awaits(h), h.Rejoins() && now.Sub(h.Node.Rejoin.AskedAt) < askedLast
-		if h.Node.Ready || !awaits && !lifecycle.Installs(h.State) && !rejoins {
+		installs := lifecycle.Installs(h.State) && !h.Node.WasReady // one that was a Ready node, and booted the discovery image since, has its certificate
+		if h.Node.Ready || !awaits && !installs && !rejoins {
 			continue
 		}
 		machines[i].MakeToken = func(ctx context.Context, cluster kubernetes.Interface) error {
+			is, err := r.Service.GetHost(ctx, domain.Kubernetes, h.HostKey)
+			switch {
+			case domain.KindOf(err) == domain.NotFound, err == nil && r.Tokens.ID(is) != r.Tokens.ID(h):
+				return nil // it was released a moment ago, and its token revoked
+			case err != nil:
+				return fmt.Errorf("reading host %s: %w", h.HostKey, err)
+			}
 			return r.Tokens.Make(ctx, cluster, h, time.Now())
 		}
 		if !awaits && !rejoins {

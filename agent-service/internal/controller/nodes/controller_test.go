@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -184,6 +185,47 @@ func TestTokensAreMadeForMachinesThatAreBeingInstalled(t *testing.T) {
 		if machine.MakeToken != nil {
 			assert.Equal(t, begin, machine.TokenMadeAt, "it was made with the first-boot data")
 		}
+	}
+}
+
+// GetHost implements Service.
+func (s *service) GetHost(_ context.Context, _ domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	for i := range s.hosts {
+		if s.hosts[i].HostKey == key {
+			return &s.hosts[i], nil
+		}
+	}
+	return nil, domain.RefuseUnknown("Host", key.HostID)
+}
+
+// The token of an installation ends with it: a machine that was a node gets none because it booted the discovery image, and one that was released gets none again.
+func TestNoTokenIsMadeOfAnInstallationThatEnded(t *testing.T) {
+	host := domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c", State: lifecycle.InstallingPendingUserAction}
+	tokens, err := workload.NewTokens([]byte("secret"))
+	require.NoError(t, err)
+	deployment := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "c"}}
+	known := &service{hosts: []domain.Host{host}}
+	r := New(t.Context(), Deps{Service: known, Tokens: tokens})
+	seen := func() workload.Machine {
+		machines, hosts, err := r.machines(t.Context(), deployment)
+		require.NoError(t, err)
+		r.ofPlane(machines, hosts, nil, time.Now())
+		return machines[0]
+	}
+	known.hosts[0].Node = domain.Node{Name: "h", WasReady: true}
+	assert.Nil(t, seen().MakeToken, "its kubelet has a certificate")
+	known.hosts[0].Node = domain.Node{Name: "h"}
+	for why, change := range map[string]func(*domain.Host){
+		"":                        func(*domain.Host) {},
+		"it was released":         func(h *domain.Host) { h.Leave(time.Now()) },
+		"its tokens were revoked": func(h *domain.Host) { h.Stamps.Binding = "other" },
+		"it was deleted":          func(h *domain.Host) { h.HostID = "other" },
+	} {
+		known.hosts[0] = host
+		machine, cluster := seen(), kubernetesfake.NewClientset()
+		change(&known.hosts[0])
+		require.NoError(t, machine.MakeToken(t.Context(), cluster))
+		assert.Equal(t, why == "", len(cluster.Actions()) > 0, why)
 	}
 }
 
