@@ -146,7 +146,7 @@ func TestAHostWhoseIronicCannotBeReadSaysWhatToDo(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bmc"}, Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(host, secret).WithStatusSubresource(host).
 				WithIndex(&coordinationv1.Lease{}, holderIndex, func(client.Object) []string { return nil }).Build()
-			r := New(Deps{Client: c, Live: c, Events: events.NewFakeRecorder(10), Namespace: "system", ManageHosts: manage})
+			r := New(Deps{Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Namespace: "system", ManageHosts: manage})
 			for range 6 {
 				_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(host)})
 				require.NoError(t, err)
