@@ -81,8 +81,22 @@ func keep(path string, content []byte) error {
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(file.Name(), path); err != nil { // a rename would replace the key of another replica
+	err = os.Link(file.Name(), path) // a rename would replace the key of another replica
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = create(path, content) // volumes of SMB have no links
+	}
+	if err != nil {
 		return err
 	}
 	return dir.Sync()
+}
+
+// create writes a new file, of which a power loss may leave a part.
+func create(path string, content []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Sync(), file.Close())
 }
