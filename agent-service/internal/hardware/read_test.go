@@ -17,6 +17,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
 
+// now is when inventories are read.
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
 func machine(change func(*hardware.Inventory)) string {
 	inventory := hardware.Inventory{
 		Hostname: "n1", CPU: hardware.CPU{Architecture: "x86_64", Count: 8}, Memory: hardware.Memory{PhysicalBytes: 32 << 30},
@@ -53,7 +56,7 @@ func TestNoPartOfAnInventoryIsKeptBeyondTheBound(t *testing.T) {
 			"a route":               func(i *hardware.Inventory) { i.Routes = []hardware.Route{{Destination: large}} },
 			"a flag of a processor": func(i *hardware.Inventory) { i.CPU.Flags = []string{large} },
 		} {
-			kept, summary, err := hardware.Read(machine(change), time.Now())
+			kept, summary, err := hardware.Read(machine(change), now)
 			require.NoError(t, err, what)
 			assert.LessOrEqual(t, len(kept), hardware.MaxBytes, what)
 			short, err := json.Marshal(summary)
@@ -66,7 +69,7 @@ func TestNoPartOfAnInventoryIsKeptBeyondTheBound(t *testing.T) {
 			}
 		}
 	}
-	_, summary, err := hardware.Read(machine(func(i *hardware.Inventory) { i.Boot.CommandLine = strings.Repeat("a", 6<<20) }), time.Now())
+	_, summary, err := hardware.Read(machine(func(i *hardware.Inventory) { i.Boot.CommandLine = strings.Repeat("a", 6<<20) }), now)
 	require.NoError(t, err)
 	assert.Len(t, summary.Targets, 1, "a long command line costs no disks")
 }
@@ -78,7 +81,7 @@ func TestReportsOfAMachineThatStaysAsItIsHaveOneHash(t *testing.T) {
 			asctime, passed, temperature, hours)
 	}
 	hash := func(change func(*hardware.Inventory)) string {
-		_, summary, err := hardware.Read(machine(change), time.Now())
+		_, summary, err := hardware.Read(machine(change), now)
 		require.NoError(t, err)
 		return summary.Hash
 	}
@@ -108,7 +111,7 @@ func TestDisksOfTheMachineAreCountedBeforeListsAreCut(t *testing.T) {
 			disk("sdf", func(d *hardware.Disk) { d.Remote = true }), disk("sdg", func(d *hardware.Disk) { d.DriveType = "ODD" }), disk("sdh", func(d *hardware.Disk) { d.ISCSI = json.RawMessage(`null`) }),
 			disk("md0"), disk("nbd0"), disk("sr0"), disk("mmcblk0"),
 		}
-	}), time.Now())
+	}), now)
 	require.NoError(t, err)
 	var serials []string
 	for _, one := range summary.Fixed {
@@ -123,7 +126,7 @@ func TestDisksOfTheMachineAreCountedBeforeListsAreCut(t *testing.T) {
 			i.Disks = slices.Repeat([]hardware.Disk{disk("sda", func(d *hardware.Disk) { d.Model = strings.Repeat("m", 2000) })}, 600)
 		},
 	} {
-		_, summary, err = hardware.Read(machine(change), time.Now())
+		_, summary, err = hardware.Read(machine(change), now)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, len(summary.Fixed), 64, what)
 		assert.Equal(t, 600, *summary.FixedDisks, what)
