@@ -6,7 +6,9 @@ package infraenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +24,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
+
+// infraEnvKind is how the owner references of Agents name InfraEnvs.
+const infraEnvKind = "InfraEnv"
 
 // look is how often Secrets and ConfigMaps that InfraEnvs name are read again: they are not watched, which would need the right to read all of them.
 const look = 5 * time.Minute
@@ -73,6 +78,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs/status,verbs=patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=nmstateconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get
@@ -91,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !infraEnv.DeletionTimestamp.IsZero() {
 		return r.release(ctx, infraEnv)
 	}
-	if err := r.addFinalizer(ctx, infraEnv); err != nil {
+	if err := errors.Join(r.addFinalizer(ctx, infraEnv), r.adopt(ctx, infraEnv)); err != nil {
 		return ctrl.Result{}, err
 	}
 	stated, err := r.observe(ctx, infraEnv)
@@ -125,6 +131,27 @@ func (r *Reconciler) addFinalizer(ctx context.Context, infraEnv *agentv1.InfraEn
 		return nil
 	}
 	return r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// adopt makes the InfraEnv the owner of its Agents that have none, as those of former versions of assisted-service have. It comes before the service knows the InfraEnv: no machine
+// registers that would become another Agent.
+func (r *Reconciler) adopt(ctx context.Context, infraEnv *agentv1.InfraEnv) error {
+	var agents agentv1.AgentList
+	err := r.Client.List(ctx, &agents, client.InNamespace(infraEnv.Namespace), client.MatchingLabels{agentv1.InfraEnvLabel: Label(infraEnv)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("listing the Agents of InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err)
+	}
+	var failures []error
+	for i := range agents.Items {
+		before := &agents.Items[i]
+		if slices.ContainsFunc(before.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == infraEnvKind }) {
+			continue
+		}
+		after := before.DeepCopy()
+		after.OwnerReferences = append(after.OwnerReferences, metav1.OwnerReference{APIVersion: agentv1.GroupVersion.String(), Kind: infraEnvKind, Name: infraEnv.Name, UID: infraEnv.UID})
+		failures = append(failures, client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))))
+	}
+	return errors.Join(failures...)
 }
 
 // release deletes the InfraEnv in the service and removes its finalizer. While hosts are bound it stays and says so.
