@@ -33,9 +33,9 @@ var forms = []string{
 
 // Docker Hub is called docker.io by images, has its registry elsewhere, and its credentials under a third name, as docker login writes it.
 const (
-	dockerHub            = "docker.io"
-	dockerHubRegistry    = "registry-1.docker.io"
-	dockerHubCredentials = "https://index.docker.io/v1/"
+	dockerHub         = "docker.io"
+	dockerHubRegistry = "registry-1.docker.io"
+	dockerHubAuth     = "https://index.docker.io/v1/"
 )
 
 // Has is nil where an image can be had: a disk image at its address, a container image at its registry with the pull secret.
@@ -76,7 +76,7 @@ func (c Client) credentials(registry string) string {
 		return ""
 	}
 	if registry == dockerHub {
-		return cmp.Or(config.Auths[registry].Auth, config.Auths[dockerHubCredentials].Auth)
+		return cmp.Or(config.Auths[registry].Auth, config.Auths[dockerHubAuth].Auth)
 	}
 	return config.Auths[registry].Auth
 }
