@@ -269,6 +269,7 @@ func (a *Agent) serve(ctx context.Context) error {
 			if renewed = !renewed; renewed {
 				continue
 			}
+			a.first = nil // by the time that it is followed, another thing may be asked for
 		}
 		next := max(wait, retryAfter(err))
 		wait = min(2*wait, lastBackOff)
