@@ -91,6 +91,8 @@ type Agent struct {
 	// running are the steps that are under way, with what ends them.
 	running map[api.StepType]context.CancelFunc
 	sent    map[api.StepType]sent
+	// disks is held by the step that writes to disks.
+	disks sync.Mutex
 	// replaced is set when another program takes over: no step begins any more.
 	replaced bool
 	// resident is true while this is the agent of an installed system.
@@ -373,7 +375,14 @@ func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 	var err error
 	switch step.StepType {
 	case api.StepTypeInstall:
+		a.stop(api.StepTypeWipeDisk) // it is of a host that the service has forgotten meanwhile
+		a.disks.Lock()
+		defer a.disks.Unlock()
 		return a.install(ctx, step)
+	case api.StepTypeWipeDisk:
+		a.disks.Lock()
+		output, err = a.Machine.Do(ctx, step)
+		a.disks.Unlock()
 	case api.StepTypeStopInstallation:
 		a.stop(api.StepTypeInstall)
 	case api.StepTypeLogsGather:
