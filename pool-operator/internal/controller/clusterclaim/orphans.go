@@ -125,7 +125,8 @@ func (r *Reconciler) reportMissing(ctx context.Context, s *claimplan.Snapshot, a
 func (r *Reconciler) claimExists(ctx context.Context, key types.NamespacedName, cd *hivev1.ClusterDeployment) (bool, error) {
 	claim := &hivev1.ClusterClaim{}
 	if err := r.Live.Get(ctx, key, claim); err != nil {
-		if apierrors.IsNotFound(err) {
+		// A claim that is missing, and not a kind that is not served at the moment.
+		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 			return false, nil
 		}
 		return false, err

@@ -6,17 +6,20 @@ package clusterclaim
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -292,4 +295,27 @@ pool_operator_claim_oldest_waiting_age_seconds{clusterpool_name="p",clusterpool_
 pool_operator_claims_waiting{clusterpool_name="p",clusterpool_namespace="team",waiting_for="Provisioning"} 2
 pool_operator_claims_waiting{clusterpool_name="p",clusterpool_namespace="team",waiting_for="QueueTimedOut"} 1
 `)))
+}
+
+// answering is an API server that answers each Get with an error.
+type answering struct {
+	client.Reader
+	err error
+}
+
+func (a answering) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return a.err
+}
+
+// TestAClaimIsGoneOnlyWhereItsKindIsServed: the answer to a request for a kind that is not served is 404, too.
+func TestAClaimIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
+	claims := schema.GroupResource{Group: hivev1.GroupVersion.Group, Resource: "clusterclaims"}
+	exists := func(err error) error {
+		r := &Reconciler{Deps: Deps{Live: answering{err: err}}}
+		found, err := r.claimExists(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, &hivev1.ClusterDeployment{})
+		assert.False(t, found)
+		return err
+	}
+	require.NoError(t, exists(apierrors.NewNotFound(claims, "c")))
+	require.Error(t, exists(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", claims, "c", "404 page not found", 0, true)))
 }
