@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome maps the error at the end of a pass to what the queue does. CONTRIBUTING.md has the table.
+// Package outcome maps the error at the end of a pass to what the queue does, and tells what an error says of an object. CONTRIBUTING.md has the table.
 package outcome
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -69,4 +70,9 @@ func Reconciler[Request comparable](r reconcile.TypedReconciler[Request]) reconc
 		result, err := r.Reconcile(ctx, request)
 		return Of(ctx, result, err)
 	})
+}
+
+// IsGone reports whether an error says that an object is not there. Where the API server does not serve its kind for the moment, it says so with 404, too: what was made for the object stays.
+func IsGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

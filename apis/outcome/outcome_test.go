@@ -73,3 +73,11 @@ func TestARaceMayBeRepeatedAtAPaceOfItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// TestAKindThatIsNotServedIsNotGone has an API server that does not know the path of an object.
+func TestAKindThatIsNotServedIsNotGone(t *testing.T) {
+	resource := schema.GroupResource{Group: "ipam.metal3.io", Resource: "ipclaims"}
+	assert.True(t, outcome.IsGone(apierrors.NewNotFound(resource, "c")))
+	assert.False(t, outcome.IsGone(apierrors.NewGenericServerResponse(404, "GET", resource, "", "404 page not found", 0, true)))
+	assert.False(t, outcome.IsGone(nil))
+}

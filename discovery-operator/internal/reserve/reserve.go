@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
@@ -115,7 +116,7 @@ func (r *Reserver) orphaned(ctx context.Context, was, wanted reservation.Reserva
 	switch {
 	case err == nil && holds(&host, wanted):
 		return fmt.Errorf("%s %w for host %s", wanted.Identity(), ErrReserved, was.Host)
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil && !outcome.IsGone(err):
 		return fmt.Errorf("reading host %s: %w", was.Host, err)
 	case r.Now().Sub(was.Renewed) < reservation.Time:
 		return fmt.Errorf("%s %w for host %s", wanted.Identity(), ErrSoon, was.Host)

@@ -336,11 +336,6 @@ func (e *executor) releaseUnlessHad(ctx context.Context, address *ipamv1.IPAddre
 	return e.Release(ctx, address.Namespace, addressOf(address), true, "ClaimGone")
 }
 
-// IsGone reports whether an error says that an object is not there. Where the API server does not serve the kind, it does not.
-func IsGone(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
 // setFinalizer puts the finalizer on the claim, or takes it off, unless that is so already.
 func (e *executor) setFinalizer(ctx context.Context, subject *Subject, on bool) error {
 	before := subject.Object.DeepCopyObject().(client.Object)

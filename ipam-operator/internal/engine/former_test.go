@@ -55,13 +55,6 @@ func TestAnAddressIsKeptUntilItsClaimIsKnownToBeGone(t *testing.T) {
 	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
 }
 
-// TestAKindThatIsNotServedIsNotGone has an API server that does not know the path of a claim.
-func TestAKindThatIsNotServedIsNotGone(t *testing.T) {
-	resource := schema.GroupResource{Group: "ipam.metal3.io", Resource: "ipclaims"}
-	assert.True(t, IsGone(apierrors.NewNotFound(resource, "c")))
-	assert.False(t, IsGone(apierrors.NewGenericServerResponse(404, "GET", resource, "", "404 page not found", 0, true)))
-}
-
 // TestAnAddressWhoseDeletionConflictsIsNotForgotten refuses the deletion of a second address once, though the object is the one that is meant.
 func TestAnAddressWhoseDeletionConflictsIsNotForgotten(t *testing.T) {
 	refused := false

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/setplan"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
@@ -194,7 +195,7 @@ func (k ipClaims) Has(ctx context.Context, address *ipamv1.IPAddress, live bool)
 	if !k.isServed(key.Namespace) {
 		reader = k.live
 	}
-	if err := reader.Get(ctx, key, claim); IsGone(err) {
+	if err := reader.Get(ctx, key, claim); outcome.IsGone(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading IPClaim %s: %w", key, err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
@@ -73,7 +74,7 @@ func (r Releaser) Release(ctx context.Context, namespace string, address allocat
 // isAnother asks the API server whether the object of a UID is gone, and another one may have its name.
 func (r Releaser) isAnother(ctx context.Context, key types.NamespacedName, uid types.UID) (bool, error) {
 	obj := &ipamv1.IPAddress{}
-	if err := r.Reader.Get(ctx, key, obj); IsGone(err) {
+	if err := r.Reader.Get(ctx, key, obj); outcome.IsGone(err) {
 		return true, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading IPAddress %s: %w", key, err)

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // unseenFor is for how long the watch may be behind what this process wrote or read before the API server is asked.
@@ -25,7 +25,7 @@ func (r *Reconciler) Verify(ctx context.Context, pool types.NamespacedName) (tim
 	for _, record := range old {
 		err := r.Live.Get(ctx, record.Key.NamespacedName, &ipamv1.IPAddress{})
 		switch {
-		case apierrors.IsNotFound(err):
+		case outcome.IsGone(err):
 			ctrl.LoggerFrom(ctx).Info("Address is gone without an event", "IPAddress", record.Key.Name)
 			r.forgetAddress(record)
 		case err != nil:

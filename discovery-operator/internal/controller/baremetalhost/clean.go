@@ -10,7 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -149,7 +148,7 @@ func (r *Reconciler) afterHost(ctx context.Context, host inventory.Ref) (ctrl.Re
 			}
 		}
 		var present metal3v1.BareMetalHost
-		if err := r.Live.Get(ctx, client.ObjectKey(host), &present); !apierrors.IsNotFound(err) {
+		if err := r.Live.Get(ctx, client.ObjectKey(host), &present); !outcome.IsGone(err) {
 			return result, wrap(err, "reading host %s", host)
 		}
 		if err := r.giveBack(ctx, lease, false); err != nil {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
@@ -116,7 +117,7 @@ func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bo
 // read is a claim by what a reader knows; nil if it is gone.
 func (k *claims) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	claim := object(k.kinds.Claim)
-	if err := reader.Get(ctx, key, claim); engine.IsGone(err) {
+	if err := reader.Get(ctx, key, claim); outcome.IsGone(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
@@ -125,8 +125,7 @@ func (r *Reconciler) reportMissing(ctx context.Context, s *claimplan.Snapshot, a
 func (r *Reconciler) claimExists(ctx context.Context, key types.NamespacedName, cd *hivev1.ClusterDeployment) (bool, error) {
 	claim := &hivev1.ClusterClaim{}
 	if err := r.Live.Get(ctx, key, claim); err != nil {
-		// A claim that is missing, and not a kind that is not served at the moment.
-		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		if outcome.IsGone(err) {
 			return false, nil
 		}
 		return false, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -303,6 +305,24 @@ func TestOnlyTheDataOfARestoredClusterIsKept(t *testing.T) {
 			assert.False(t, s.backend.Has(former), "the data goes with the cluster")
 		})
 	}
+}
+
+// unserved is an API server that does not serve a kind for a while, and answers 404 for it.
+type unserved struct{ client.Reader }
+
+func (unserved) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	resource := schema.GroupResource{Group: hivev1.GroupVersion.Group, Resource: "clusterdeployments"}
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, key.Name, "404 page not found", 0, true)
+}
+
+func TestAClusterStaysWhileItsKindIsNotServed(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	d := clusterdeployment.Deps{
+		Client: s.client, Metadata: s.client, Live: unserved{}, MachinePools: s.client, Runtime: s.backend.Open(), Recorder: events.NewFakeRecorder(10), Clock: s.clock, Metrics: s.metrics,
+	}
+	require.Error(t, clusterdeployment.RemoveOrphans(t.Context(), clusterdeployment.New(d)))
+	assert.True(t, s.backend.Has(s.ref()))
 }
 
 func TestAPausedClusterIsLeftAlone(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -75,7 +75,7 @@ func removeOrphans(ctx context.Context, d Deps, chosen func(provision.ClusterRef
 func isOrphan(ctx context.Context, d Deps, ref provision.ClusterRef) (bool, error) {
 	cluster := &hivev1.ClusterDeployment{}
 	err := d.Live.Get(ctx, ref.NamespacedName(), cluster)
-	if apierrors.IsNotFound(err) {
+	if outcome.IsGone(err) {
 		return true, nil
 	}
 	if err != nil || cluster.UID == ref.UID {

@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
@@ -50,7 +50,7 @@ func (r *Reconciler) sweepCluster(ctx context.Context, key types.NamespacedName,
 	if c.Pool != key || !c.Marked || c.Deleting || c.Kept() {
 		return nil
 	}
-	if err := r.Live.Get(ctx, key, &hivev1.ClusterPool{}); !apierrors.IsNotFound(err) {
+	if err := r.Live.Get(ctx, key, &hivev1.ClusterPool{}); !outcome.IsGone(err) {
 		return err
 	}
 	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
