@@ -113,7 +113,7 @@ func TestANodeOfAnotherMachineStays(t *testing.T) {
 		p.Subject.CommonName = "system:node:" + node.Name
 	})(t)
 	theirs := w.kubelet(t, "system:node:"+node.Name, []string{"system:nodes"}, own)
-	asked := w.kubelet(t, "system:bootstrap:"+d.TokenID, []string{"system:masters"}, joins(nil)(t))
+	asked := w.kubelet(t, "system:bootstrap:"+d.TokenID, w.bootstrapGroups(t), joins(nil)(t))
 	gone, note, err := d.Depart(t.Context(), cluster, now)
 	require.NoError(t, err)
 	assert.True(t, gone)
@@ -123,7 +123,7 @@ func TestANodeOfAnotherMachineStays(t *testing.T) {
 	assert.Equal(t, Leave, w.verdict(theirs))
 	assert.Equal(t, Deny, w.verdict(asked))
 
-	late := w.kubelet(t, "system:bootstrap:"+d.TokenID, []string{"system:masters"}, joins(nil)(t))
+	late := w.kubelet(t, "system:bootstrap:"+d.TokenID, w.bootstrapGroups(t), joins(nil)(t))
 	late.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", LastUpdateTime: metav1.Now()}}
 	_, err = cluster.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), late.Name, late, metav1.UpdateOptions{})
 	require.NoError(t, err)

@@ -205,6 +205,18 @@ func (w *testEnv) kubelet(t *testing.T, user string, groups []string, request *c
 	return sent
 }
 
+// bootstrapGroups are those of tokens for nodes. They may ask for certificates, and no controller of Kubernetes approves them.
+func (w *testEnv) bootstrapGroups(t *testing.T) []string {
+	t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "muster:node-bootstrapper"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: hivev1.NodeBootstrapGroup}},
+	}
+	require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), binding)))
+	return []string{hivev1.NodeBootstrapGroup}
+}
+
 func (w *testEnv) verdict(request *certificatesv1.CertificateSigningRequest) Verdict {
 	if w.Get(context.Background(), client.ObjectKeyFromObject(request), request) == nil { //nolint:usetesting // it is asked until the end
 		for _, condition := range request.Status.Conditions {
@@ -236,13 +248,7 @@ func TestWatchersDecideOnce(t *testing.T) {
 		require.NoError(t, err)
 		watchers = append(watchers, watcher)
 	}
-	bootstrap := []string{hivev1.NodeBootstrapGroup}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "muster:node-bootstrapper"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: hivev1.NodeBootstrapGroup}},
-	}
-	require.NoError(t, w.Create(t.Context(), binding))
+	bootstrap := w.bootstrapGroups(t)
 	named := func(name string) *certificatesv1.CertificateSigningRequest {
 		request := joins(nil)(t)
 		request.Spec.Request = encoded(t, subject("system:node:"+name))
