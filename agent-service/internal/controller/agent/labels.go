@@ -31,8 +31,10 @@ func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Q
 	if cluster.Namespace != "" {
 		labels[agentv1.ClusterNamespaceLabel] = cluster.Namespace
 	}
-	if seen.host != nil && seen.host.ClusterID != "" && !ofPool(seen.agent) {
-		delete(seen.agent.Annotations, agentv1.MachinePoolWipeAnnotation) // of a pool that is gone, and of a release that ended
+	// What is left of a pool that is gone is of a release that ended, where the host is in a cluster. Where the Agent names none, and users of REST have not bound it, that release has not begun.
+	ofRest := seen.cluster != nil && seen.cluster.Kube == (domain.KubeRef{})
+	if seen.host != nil && seen.host.ClusterID != "" && (cluster.Name != "" || ofRest) && !ofPool(seen.agent) {
+		delete(seen.agent.Annotations, agentv1.MachinePoolWipeAnnotation)
 	}
 	if seen.inventory.ReportTime == nil {
 		return // facts and classes stay until there are others

@@ -253,9 +253,24 @@ func TestWhatIsLeftOfAPoolIsOfItsReleaseAlone(t *testing.T) {
 		agent := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Labels: c.labels, Annotations: c.annotations}}
 		assert.Equal(t, c.want, poolWipe(agent), name)
 	}
-	for clusterID, want := range map[string]string{"": "AllDisks", "c": ""} {
-		seen := &snapshot{infraEnv: &agentv1.InfraEnv{}, agent: &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(left)}}, host: &domain.Host{ClusterID: clusterID}}
+	named, ofRest := &domain.Cluster{ID: "c", Kube: domain.KubeRef{Namespace: "n", Name: "blue"}}, &domain.Cluster{ID: "c"}
+	for name, c := range map[string]struct {
+		cluster *domain.Cluster
+		names   *agentv1.ClusterReference
+		want    string
+	}{
+		"it is free":                      {nil, nil, "AllDisks"},
+		"it is bound next":                {nil, &agentv1.ClusterReference{Name: "next"}, "AllDisks"},
+		"it is in the next cluster":       {named, &agentv1.ClusterReference{Name: "next"}, ""},
+		"a user of REST has bound it":     {ofRest, nil, ""},
+		"its release waits for something": {named, nil, "AllDisks"},
+	} {
+		agent := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(left)}, Spec: agentv1.AgentSpec{ClusterDeploymentName: c.names}}
+		seen := &snapshot{infraEnv: &agentv1.InfraEnv{}, agent: agent, host: &domain.Host{}, cluster: c.cluster}
+		if c.cluster != nil {
+			seen.host.ClusterID = c.cluster.ID
+		}
 		relabel(t.Context(), seen, nil)
-		assert.Equal(t, want, seen.agent.Annotations[agentv1.MachinePoolWipeAnnotation], clusterID)
+		assert.Equal(t, c.want, agent.Annotations[agentv1.MachinePoolWipeAnnotation], name)
 	}
 }
