@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -308,18 +309,50 @@ func TestAnEmptyFileIsNoKey(t *testing.T) {
 
 // Replicas that start together have one key.
 func TestReplicasThatStartTogetherHaveOneKey(t *testing.T) {
-	path, keys := filepath.Join(t.TempDir(), "key.pem"), make(chan ed25519.PrivateKey, 8)
-	for range cap(keys) {
-		go func() {
-			key, err := token.Key(path)
-			assert.NoError(t, err)
-			keys <- key
-		}()
+	for name, prepare := range map[string]func(path string) error{
+		"at first":           func(string) error { return nil },
+		"after a power loss": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, keys := filepath.Join(t.TempDir(), "key.pem"), make(chan ed25519.PrivateKey, 8)
+			require.NoError(t, prepare(path))
+			for range cap(keys) {
+				go func() {
+					key, err := token.Key(path)
+					assert.NoError(t, err)
+					keys <- key
+				}()
+			}
+			first := <-keys
+			for range cap(keys) - 1 {
+				assert.True(t, first.Equal(<-keys))
+			}
+		})
 	}
-	first := <-keys
-	for range cap(keys) - 1 {
-		assert.True(t, first.Equal(<-keys))
-	}
+}
+
+// On a volume without links, a replica makes the file first and writes it then.
+func TestAFileThatAnotherReplicaWritesIsItsKey(t *testing.T) {
+	ready := filepath.Join(t.TempDir(), "key.pem")
+	theirs, err := token.Key(ready)
+	require.NoError(t, err)
+	content, err := os.ReadFile(ready)
+	require.NoError(t, err)
+	file, err := os.Create(filepath.Join(t.TempDir(), "key.pem"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	require.NoError(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
+	keys := make(chan ed25519.PrivateKey, 1)
+	go func() {
+		key, err := token.Key(file.Name())
+		assert.NoError(t, err)
+		keys <- key
+	}()
+	assert.Never(t, func() bool { return len(keys) > 0 }, 50*time.Millisecond, 5*time.Millisecond, "the file is locked")
+	_, err = file.Write(content)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(file.Fd()), syscall.LOCK_UN))
+	assert.True(t, theirs.Equal(<-keys))
 }
 
 // publisher is an issuer that publishes its keys, as OpenID Connect has it.
