@@ -22,6 +22,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/reservationplan"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	agentv1ac "github.com/muster-io/muster/apis/applyconfiguration/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // eventRules lists the outcomes that become events.
@@ -131,7 +132,7 @@ func (r *Reconciler) abandon(ctx context.Context, seen *snapshot) error {
 	switch {
 	case err == nil && now.UID == seen.reservation.UID && controllerutil.ContainsFinalizer(now, agentv1.ReservationFinalizer):
 		return nil // the machines are freed before the finalizer goes
-	case client.IgnoreNotFound(err) != nil:
+	case err != nil && !outcome.IsGone(err):
 		return fmt.Errorf("reading AgentReservation %s: %w", client.ObjectKeyFromObject(seen.reservation), err)
 	}
 	return r.end(ctx, seen)
@@ -155,7 +156,10 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot, d reservationpl
 	apply := agentv1ac.AgentReservation(said.Name, said.Namespace).WithUID(said.UID).WithResourceVersion(said.ResourceVersion).WithStatus(configuration(&said.Status))
 	if err := r.Client.Status().Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
 		err = fmt.Errorf("reporting on AgentReservation %s: %w", client.ObjectKeyFromObject(said), err)
-		return client.IgnoreNotFound(errors.Join(r.abandon(ctx, seen), err))
+		if err = errors.Join(r.abandon(ctx, seen), err); outcome.IsGone(err) {
+			return nil
+		}
+		return err
 	}
 	conditionevent.Publish(r.Recorder, said, nil, eventRules, conditionevent.OfAgentInstall(before.Status.Conditions), conditionevent.OfAgentInstall(said.Status.Conditions))
 	return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -319,6 +321,27 @@ func TestAReplicaThatComesLateLeavesNothingReserved(t *testing.T) {
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName(h.key)})
 	require.NoError(t, err)
 	assert.Empty(t, h.held())
+}
+
+// While an API server does not serve the kind, it answers 404 as for an object that is gone.
+func TestAReservationKeepsItsMachinesWhileItsKindIsNotServed(t *testing.T) {
+	h := newHarness(t, 3)
+	h.settle()
+	require.Len(t, h.held(), 2)
+	unserved := func() error {
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agentreservations"}, "", "404 page not found", 0, true)
+	}
+	api := interceptor.NewClient(h.api, interceptor.Funcs{SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+		return unserved()
+	}})
+	live := interceptor.NewClient(h.api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return unserved()
+	}})
+	h.bind(h.held()[0]) // there is something to report
+	r := agentreservation.New(agentreservation.Deps{Client: api, Live: live, Service: h, Recorder: events.NewFakeRecorder(100), Clock: h.clock})
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: h.key})
+	require.ErrorContains(t, err, "could not find the requested resource")
+	assert.NotEmpty(t, h.held())
 }
 
 // gone is a cache that still shows an object.

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/addressplan"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // abandon releases the claims of an Agent that is gone: a user deleted it, and says by that that its machine does not use them.
@@ -29,7 +30,7 @@ func (r *Reconciler) abandon(ctx context.Context, request ctrl.Request, found []
 		}
 		live := &agentv1.Agent{}
 		err := r.Live.Get(ctx, request.NamespacedName, live)
-		if client.IgnoreNotFound(err) != nil {
+		if err != nil && !outcome.IsGone(err) {
 			return fmt.Errorf("reading Agent %s: %w", request, err)
 		}
 		if live.UID == owner.UID {

@@ -5,6 +5,8 @@ package nodeaddress
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -13,10 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -81,5 +86,30 @@ func TestAnInstalledMachineKeepsItsAddressesWhenTheDatabaseIsLost(t *testing.T) 
 			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(claim), is))
 			assert.Equal(t, test.gone, is.DeletionTimestamp != nil)
 		})
+	}
+}
+
+// While an API server does not serve Agents, it answers 404 as for one that is gone.
+func TestAMachineKeepsItsAddressesWhileAgentsAreNotServed(t *testing.T) {
+	agents := schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agents"}
+	for answer, kept := range map[error]bool{
+		apierrors.NewNotFound(agents, "a"): false,
+		apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", agents, "", "404 page not found", 0, true): true,
+	} {
+		scheme := runtime.NewScheme()
+		require.NoError(t, ipamv1.AddToScheme(scheme))
+		owner := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a", UID: "a"}}
+		made := IPClaims().newClaim(owner, "a-0123456789", domain.AddressPool{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPPoolKind, Name: "rack"})
+		api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(made).Build()
+		live := interceptor.NewClient(api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return answer
+		}})
+		is := &unstructured.Unstructured{}
+		is.SetGroupVersionKind(made.GroupVersionKind())
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(made), is))
+		err := New(Deps{Client: api, Live: live}).abandon(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(owner)}, []claim{{is, IPClaims()}})
+		assert.Equal(t, kept, errors.Is(err, answer))
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(made), is))
+		assert.Equal(t, kept, is.GetDeletionTimestamp() == nil)
 	}
 }
