@@ -311,7 +311,7 @@ func (r *Reconciler) note(ctx context.Context, w *watcher, machines []workload.M
 	return nil
 }
 
-// approved keeps a certificate with its host. One that is not kept is missing in a list only.
+// approved keeps a certificate with its host. One that is not kept is missing in a list; that the Node is the host's is known by the request, and kept when the Node is there.
 func (r *Reconciler) approved(ctx context.Context, machine workload.Machine, certificate domain.Certificate) {
 	if err := r.Service.NoteCertificate(ctx, machine.Host, machine.ClusterID, certificate); err != nil {
 		logf.FromContext(ctx).Info("approved certificate request is not shown", "request", certificate.Name, "why", err.Error())
