@@ -4,14 +4,18 @@
 package infraenv
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -34,7 +38,15 @@ func TestAnInfraEnvAdoptsItsAgentsThatHaveNoOwner(t *testing.T) {
 	for one := range given {
 		builder = builder.WithObjects(one)
 	}
-	api := builder.Build()
+	refused := agent("metal", "a-refused", "rack")
+	api := interceptor.NewClient(builder.WithObjects(refused).Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if obj.GetName() == refused.Name { // by a policy of its users: the others get their owner
+				return apierrors.NewForbidden(schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agents"}, refused.Name, nil)
+			}
+			return c.Patch(ctx, obj, patch, options...)
+		},
+	})
 	require.NoError(t, New(Deps{Client: api}).adopt(t.Context(), infraEnv))
 	for one, want := range given {
 		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(one), one))

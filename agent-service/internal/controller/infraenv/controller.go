@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/conditionevent"
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -149,7 +151,12 @@ func (r *Reconciler) adopt(ctx context.Context, infraEnv *agentv1.InfraEnv) erro
 		}
 		after := before.DeepCopy()
 		after.OwnerReferences = append(after.OwnerReferences, metav1.OwnerReference{APIVersion: agentv1.GroupVersion.String(), Kind: infraEnvKind, Name: infraEnv.Name, UID: infraEnv.UID})
-		failures = append(failures, client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))))
+		err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // by a schema, or by a policy of users: one Agent keeps the others from nothing
+			logf.FromContext(ctx).Error(err, "an Agent gets no owner", "agent", before.Name)
+			continue
+		}
+		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
