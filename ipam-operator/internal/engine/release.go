@@ -43,7 +43,7 @@ func (r Releaser) Release(ctx context.Context, namespace string, address allocat
 		obj = &ipamv1.IPAddress{}
 		err = r.Reader.Get(ctx, key, obj)
 	}
-	if apierrors.IsNotFound(err) || err == nil && string(obj.UID) != address.UID {
+	if outcome.IsGone(err) || err == nil && string(obj.UID) != address.UID {
 		return nil
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (r Releaser) Release(ctx context.Context, namespace string, address allocat
 	if obj.DeletionTimestamp.IsZero() {
 		uid := types.UID(address.UID)
 		err := r.Writer.Delete(ctx, obj, client.Preconditions{UID: &uid})
-		if apierrors.IsNotFound(err) {
+		if outcome.IsGone(err) {
 			return nil
 		}
 		if apierrors.IsConflict(err) {
@@ -114,7 +114,7 @@ func (r Releaser) unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 		switch {
 		case err == nil:
 			return nil
-		case apierrors.IsNotFound(err):
+		case outcome.IsGone(err):
 			r.Unprotected.Forget(key) // the watch may have shown that before
 			return nil
 		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
@@ -122,7 +122,7 @@ func (r Releaser) unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 		}
 		// The cache was behind: look again, at the same object only.
 		obj = &ipamv1.IPAddress{}
-		if err := r.Reader.Get(ctx, key, obj); apierrors.IsNotFound(err) || err == nil && obj.UID != uid {
+		if err := r.Reader.Get(ctx, key, obj); outcome.IsGone(err) || err == nil && obj.UID != uid {
 			r.Unprotected.Forget(key)
 			return nil
 		} else if err != nil {

@@ -4,11 +4,16 @@
 package engine
 
 import (
+	"context"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
@@ -39,5 +44,47 @@ func TestTheFinalizerOfAnUnservedClaimIsRemoved(t *testing.T) {
 				assert.Empty(t, s.get("c").Status.Conditions, "the status belongs to the operator that serves the kind")
 			})
 		}
+	}
+}
+
+// TestAClaimStaysWhileAddressesAreNotServed has an API server that answers 404 to one request about addresses, as for an address that is gone: nobody would finish what was left of it.
+func TestAClaimStaysWhileAddressesAreNotServed(t *testing.T) {
+	for _, unserved := range []string{"delete", "patch"} {
+		t.Run(unserved, func(t *testing.T) {
+			away := ""
+			answer := func(verb string, obj client.Object) error {
+				if _, is := obj.(*ipamv1.IPAddress); !is || away != verb {
+					return nil
+				}
+				return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"}, obj.GetName(), "404 page not found", 0, true)
+			}
+			s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+					if err := answer("delete", obj); err != nil {
+						return err
+					}
+					return c.Delete(ctx, obj, opts...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if err := answer("patch", obj); err != nil {
+						return err
+					}
+					return c.Patch(ctx, obj, patch, opts...)
+				},
+			}})
+			claim := s.claim("c")
+			_, err := s.reconcile("c")
+			require.NoError(t, err)
+			require.Len(t, s.addresses(), 1)
+			require.NoError(t, s.client.Delete(t.Context(), claim))
+			away = unserved
+			_, err = s.reconcile("c")
+			require.Error(t, err)
+			assert.NotEmpty(t, s.get("c").Finalizers)
+			away = ""
+			_, err = s.reconcile("c")
+			require.NoError(t, err)
+			assert.Empty(t, s.addresses())
+		})
 	}
 }

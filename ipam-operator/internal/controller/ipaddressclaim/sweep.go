@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
@@ -97,7 +98,7 @@ func (k *claims) isHad(ctx context.Context, reader client.Reader, address *unstr
 		return owns(claim, address), nil
 	}
 	lock := &ipamv1.IPAddress{}
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(address), lock); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(address), lock); outcome.IsGone(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading IPAddress %s: %w", address.GetName(), err)

@@ -6,12 +6,14 @@ package ipaddressclaim
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -146,4 +148,36 @@ func TestNoFreedPoolIsForgotten(t *testing.T) {
 		q.Done(item)
 	}
 	assert.Equal(t, []string{"c0", "c1"}, woken)
+}
+
+// withoutLocks is an API server that has claims, and answers 404 about locks of addresses.
+type withoutLocks struct {
+	client.Reader
+	err error
+}
+
+func (w withoutLocks) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, is := obj.(*ipamv1.IPAddress); is {
+		return w.err
+	}
+	return w.Reader.Get(ctx, key, obj, opts...)
+}
+
+// TestALockIsGoneOnlyWhereItsKindIsServed: the answer to a request for a kind that is not served is 404, too. An address without a lock beside the one that its claim names is removed.
+func TestALockIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
+	_, cache, _ := newController(t, 1)
+	claim := object(testKinds.Claim)
+	require.NoError(t, cache.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c0"}, claim))
+	claim.Object["status"] = map[string]any{"addressRef": map[string]any{"name": "p-10-0-0-1"}}
+	require.NoError(t, cache.reader.(client.Client).Update(t.Context(), claim))
+	address := object(testKinds.Address)
+	address.SetNamespace("ns")
+	address.SetName("p-10-0-0-2")
+	address.Object["spec"] = map[string]any{"claimRef": map[string]any{"name": "c0"}}
+	kind, k := schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"}, &claims{kinds: testKinds}
+	had, err := k.isHad(t.Context(), withoutLocks{cache, apierrors.NewNotFound(kind, address.GetName())}, address)
+	require.NoError(t, err)
+	assert.False(t, had)
+	_, err = k.isHad(t.Context(), withoutLocks{cache, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", kind, address.GetName(), "404 page not found", 0, true)}, address)
+	require.Error(t, err)
 }

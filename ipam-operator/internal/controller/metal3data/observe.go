@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 	"github.com/muster-io/muster/ipam-operator/internal/render"
@@ -100,7 +101,7 @@ func (r *Reconciler) owned(ctx context.Context, name types.NamespacedName) ([]da
 // liveUID is that of the data that the API server has; empty where it has none.
 func (r *Reconciler) liveUID(ctx context.Context, name types.NamespacedName) (types.UID, error) {
 	live := &infrav1.Metal3Data{}
-	if err := r.Live.Get(ctx, name, live); client.IgnoreNotFound(err) != nil {
+	if err := r.Live.Get(ctx, name, live); err != nil && !outcome.IsGone(err) {
 		return "", fmt.Errorf("reading Metal3Data %s: %w", name, err)
 	}
 	return live.UID, nil

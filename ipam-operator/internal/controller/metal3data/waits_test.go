@@ -4,10 +4,16 @@
 package metal3data
 
 import (
+	"context"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
@@ -28,4 +34,27 @@ func TestDataIsFoundByWhatItWaitsFor(t *testing.T) {
 	w.drop(a)
 	assert.Empty(t, w.data)
 	assert.Empty(t, w.objects, "data that waits no more is dropped")
+}
+
+// answering is an API server that answers each Get with an error.
+type answering struct {
+	client.Reader
+	err error
+}
+
+func (a answering) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return a.err
+}
+
+// TestDataIsGoneOnlyWhereItsKindIsServed: the answer to a request for a kind that is not served is 404, too. The claims of data that is gone are deleted, with their addresses.
+func TestDataIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
+	kind := schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3datas"}
+	live := func(err error) error {
+		r := &Reconciler{Deps: Deps{Live: answering{err: err}}}
+		uid, err := r.liveUID(t.Context(), types.NamespacedName{Namespace: "ns", Name: "t-0"})
+		assert.Empty(t, uid)
+		return err
+	}
+	require.NoError(t, live(apierrors.NewNotFound(kind, "t-0")))
+	require.Error(t, live(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", kind, "t-0", "404 page not found", 0, true)))
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
@@ -69,7 +70,7 @@ func (r *Reconciler) observeOwn(ctx context.Context, reader client.Reader, p *pa
 		if p.behind = p.behind || r.memory.ahead(cd); p.behind {
 			return nil
 		}
-	case !apierrors.IsNotFound(err):
+	case !outcome.IsGone(err):
 		return fmt.Errorf("reading cluster %s: %w", namespace, err)
 	}
 	return r.observeRights(ctx, reader, &p.Snapshot, namespace)

@@ -29,6 +29,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
+	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
@@ -318,4 +319,20 @@ func TestAClaimIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
 	}
 	require.NoError(t, exists(apierrors.NewNotFound(claims, "c")))
 	require.Error(t, exists(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", claims, "c", "404 page not found", 0, true)))
+}
+
+// TestAClusterIsGoneOnlyWhereItsKindIsServed: a claim does not lose its cluster, and does not report that it was deleted, while clusters are not served.
+func TestAClusterIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
+	clusters := schema.GroupResource{Group: hivev1.GroupVersion.Group, Resource: "clusterdeployments"}
+	verify := func(err error) (bool, error) {
+		r, p := &Reconciler{Deps: Deps{Live: answering{err: err}}}, &pass{}
+		err = r.verifyCluster(t.Context(), p, claimplan.VerifyCluster{Cluster: "x"})
+		return p.Verified, err
+	}
+	verified, err := verify(apierrors.NewNotFound(clusters, "x"))
+	require.NoError(t, err)
+	assert.True(t, verified)
+	verified, err = verify(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", clusters, "x", "404 page not found", 0, true))
+	require.Error(t, err)
+	assert.False(t, verified)
 }

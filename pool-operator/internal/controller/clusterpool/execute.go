@@ -232,7 +232,7 @@ func (r *Reconciler) withdrawCluster(ctx context.Context, p *pass, a poolplan.Wi
 	cd.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeployment"))
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Namespace}, cd)
 	switch {
-	case apierrors.IsNotFound(err):
+	case outcome.IsGone(err):
 		r.memory.change(func() { p.memory.absent[a.Namespace] = true })
 	case err != nil:
 		return fmt.Errorf("looking for withdrawn cluster %s: %w", a.Namespace, err)

@@ -6,6 +6,8 @@ package clusterpool_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +139,35 @@ func TestARefusedClusterIsWithdrawn(t *testing.T) {
 	require.NoError(t, s.passes("p", 80))
 	require.Len(t, s.clusters(), 1)
 	require.Empty(t, s.pool("p").Status.Operations)
+}
+
+// An API server that does not serve the kind for the moment answers 404, as for a cluster that is not there: the cluster that was refused may be there all the same.
+func TestARefusedClusterIsNotWithdrawnWhileClustersAreNotServed(t *testing.T) {
+	resource, served := schema.GroupResource{Group: hivev1.GroupVersion.Group, Resource: "clusterdeployments"}, false
+	s := newShell(t, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, isCluster := o.(*hivev1.ClusterDeployment); isCluster {
+				return apierrors.NewForbidden(resource, o.GetName(), errors.New("over quota"))
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if o.GetObjectKind().GroupVersionKind().Kind == "ClusterDeployment" && !served {
+				return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, key.Name, "404 page not found", 0, true)
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	}, testobj.Pool("p", testobj.Size(1)), testobj.ClusterImageSet(testobj.ImageSetName))
+	require.NoError(t, s.passes("p", 10))
+	refused := s.pool("p").Status.Operations[0].Namespace
+	withdrawn := func() bool {
+		return !slices.ContainsFunc(s.pool("p").Status.Operations, func(op hivev1.ClusterPoolOperation) bool { return op.Namespace == refused })
+	}
+	_ = s.passes("p", 80) // some of which end with the answer
+	require.False(t, withdrawn())
+	served = true
+	require.NoError(t, s.passes("p", 10))
+	require.True(t, withdrawn())
 }
 
 func TestAReplicaThatTakesOverDoesNotWaitForABookmark(t *testing.T) {
