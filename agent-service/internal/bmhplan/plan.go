@@ -182,7 +182,7 @@ func choose(s Snapshot, d Decision) (*agentv1.Agent, Decision) {
 	case len(s.Agents) == 0:
 		return nil, d
 	}
-	return nil, d.because(ReasonAmbiguousMachine, "Agents %s report a MAC of this host: set the label %s=%s on the right one", strings.Join(names, ", "), agentv1.BareMetalHostLabel, s.Host.Name)
+	return nil, d.because(ReasonAmbiguousMachine, "several Agents report a MAC of this host, set the label %s=%s on the right one: %s", agentv1.BareMetalHostLabel, s.Host.Name, strings.Join(names, ", "))
 }
 
 // link marks the Agent as that of the host, which approves it once, and gives it what the annotations of the host say.

@@ -26,6 +26,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/tracing"
+	"github.com/muster-io/muster/apis/truncate"
 )
 
 const (
@@ -133,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	decision := bmhplan.Plan(seen)
 	if decision.Problem != "" {
-		r.Recorder.Eventf(seen.Host, nil, corev1.EventTypeWarning, decision.Reason, "LinkAgent", "%s", decision.Problem)
+		r.Recorder.Eventf(seen.Host, nil, corev1.EventTypeWarning, decision.Reason, "LinkAgent", "%s", truncate.Note(decision.Problem))
 	}
 	if decision.Host != nil {
 		if err := r.patch(ctx, seen.Host, decision.Host); err != nil {
