@@ -102,7 +102,7 @@ func addInstalls(mgr ctrl.Manager) error {
 	if err := mgr.Add(watched); err != nil {
 		return fmt.Errorf("registering the watch of install objects: %w", err)
 	}
-	err = clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
+	err = clusterdeployment.NewInstall(clusterdeployment.InstallDeps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: watched,
 		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)

@@ -27,8 +27,8 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/installplan"
 )
 
-// InstallDependencies are what an InstallReconciler works with; all are required.
-type InstallDependencies struct {
+// InstallDeps are what an InstallReconciler works with; all are required.
+type InstallDeps struct {
 	// Client reads ClusterDeployments from the cache and writes them.
 	Client client.Client
 	// Live reads install objects: their kinds are not known beforehand, and a kind that may not be read must not block other clusters.
@@ -45,17 +45,17 @@ type InstallDependencies struct {
 // InstallReconciler carries what install objects say to the ClusterDeployments that name them in spec.clusterInstallRef. It knows the install contract and no
 // kind: any installer that follows the contract works.
 type InstallReconciler struct {
-	InstallDependencies
+	InstallDeps
 	writer  *writer
 	watches *installWatches
 }
 
 // NewInstall returns an InstallReconciler.
-func NewInstall(d InstallDependencies) *InstallReconciler {
+func NewInstall(d InstallDeps) *InstallReconciler {
 	return &InstallReconciler{
-		InstallDependencies: d,
-		writer:              &writer{client: d.Client, recorder: d.Recorder, conditions: installplan.Conditions()},
-		watches:             newInstallWatches(d.Informers),
+		InstallDeps: d,
+		writer:      &writer{client: d.Client, recorder: d.Recorder, conditions: installplan.Conditions()},
+		watches:     newInstallWatches(d.Informers),
 	}
 }
 

@@ -54,7 +54,7 @@ func startInstallController(t *testing.T) client.Client {
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	require.NoError(t, err)
-	require.NoError(t, clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
+	require.NoError(t, clusterdeployment.NewInstall(clusterdeployment.InstallDeps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Recorder: mgr.GetEventRecorder("test"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(t.Context())

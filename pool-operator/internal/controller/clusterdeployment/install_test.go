@@ -44,7 +44,7 @@ func TestKindsThatInstallNoClusterAreNeitherReadNorWatched(t *testing.T) {
 			})
 			c := fakeclient.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&hivev1.ClusterDeployment{}).WithObjects(cluster).Build()
 			watched := &noInformers{}
-			r := clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
+			r := clusterdeployment.NewInstall(clusterdeployment.InstallDeps{
 				Client: c, Live: c, Informers: watched, Recorder: events.NewFakeRecorder(10), Clock: &manualClock{now: time.Unix(1, 0)},
 			})
 			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
