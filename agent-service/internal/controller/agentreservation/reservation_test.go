@@ -357,27 +357,3 @@ func (g *gone) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	}
 	return g.WithWatch.Get(ctx, key, into, options...)
 }
-
-// An API server that does not serve the kind for the moment answers 404, as for an object that is gone.
-func TestAReservationStaysWhileItsKindIsNotServed(t *testing.T) {
-	h := newHarness(t, 2)
-	answer := apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agentreservations"}, "r", "404 page not found", 0, true)
-	live := interceptor.NewClient(h.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			if _, is := o.(*agentv1.AgentReservation); is {
-				return answer
-			}
-			return c.Get(ctx, key, o, options...)
-		},
-	})
-	writer := interceptor.NewClient(h.api, interceptor.Funcs{
-		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-			return answer
-		},
-	})
-	r := agentreservation.New(agentreservation.Deps{Client: writer, Live: live, Service: h, Recorder: events.NewFakeRecorder(100), Clock: h.clock})
-	for range 3 {
-		_, _ = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName(h.key)})
-	}
-	assert.Len(t, h.held(), 2)
-}
