@@ -77,7 +77,11 @@ func (v *visit) readPools(body *poolsPage) error {
 	if err := body.note(v.fromCluster(c.List(v.r.Context(), &pools, within...))); err != nil {
 		return err
 	}
-	rights := kubeclient.Rights(v.r.Context(), c, authorizationv1.ResourceAttributes{Verb: "create", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims"}, pools.Items)
+	namespaces := make([]string, len(pools.Items))
+	for i := range pools.Items {
+		namespaces[i] = pools.Items[i].Namespace
+	}
+	rights := kubeclient.Rights(v.r.Context(), c, authorizationv1.ResourceAttributes{Verb: "create", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims"}, namespaces)
 	for i := range pools.Items {
 		row := poolRow{ClusterPool: pools.Items[i]}
 		if rights[row.Namespace] {

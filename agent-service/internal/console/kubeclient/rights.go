@@ -24,16 +24,12 @@ func Allowed(ctx context.Context, c client.Client, what authorizationv1.Resource
 	return err == nil && review.Status.Allowed, err
 }
 
-// Rights says in which namespaces of objects the person of a client is allowed something. An answer that is not there is no permission, and an API that is away is not asked again.
-func Rights[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, c client.Client, what authorizationv1.ResourceAttributes, objects []T) map[string]bool {
+// Rights says in which of some namespaces the person of a client is allowed something. An answer that is not there is no permission, and an API that is away is not asked again.
+func Rights(ctx context.Context, c client.Client, what authorizationv1.ResourceAttributes, namespaces []string) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, ButtonTime)
 	defer cancel()
 	rights := map[string]bool{}
-	for i := range objects {
-		what.Namespace = P(&objects[i]).GetNamespace()
+	for _, what.Namespace = range namespaces {
 		if _, asked := rights[what.Namespace]; asked || len(rights) == MostReviewed {
 			continue
 		}
