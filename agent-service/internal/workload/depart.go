@@ -71,15 +71,24 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 // foreign says that no certificate was approved for the host: the cluster keeps requests for an hour, and the service notes them sooner.
 func (d Departure) foreign(ctx context.Context, cluster kubernetes.Interface) (bool, error) {
 	own := false
-	err := eachPage(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) (next string, err error) {
+	err := eachRequest(ctx, cluster, func(_ context.Context, request *certificatesv1.CertificateSigningRequest) {
+		own = own || approvedFor(request, d.TokenID)
+	})
+	return !own, err
+}
+
+// eachRequest hands over the certificate requests of the cluster, page by page.
+func eachRequest(ctx context.Context, cluster kubernetes.Interface, do func(ctx context.Context, request *certificatesv1.CertificateSigningRequest)) error {
+	return eachPage(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) (next string, err error) {
 		page, err := cluster.CertificatesV1().CertificateSigningRequests().List(ctx, options)
 		if err != nil {
 			return "", fmt.Errorf("listing certificate requests: %w", err)
 		}
-		own = own || slices.ContainsFunc(page.Items, func(r certificatesv1.CertificateSigningRequest) bool { return approvedFor(&r, d.TokenID) })
+		for i := range page.Items {
+			do(ctx, &page.Items[i])
+		}
 		return page.Continue, nil
 	})
-	return !own, err
 }
 
 func deleteNode(ctx context.Context, cluster kubernetes.Interface, node *corev1.Node) error {
@@ -196,17 +205,10 @@ func (d Departure) revoke(ctx context.Context, cluster kubernetes.Interface) err
 		return fmt.Errorf("deleting the bootstrap token of node %s: %w", d.NodeName, err)
 	}
 	var errs []error
-	err = eachPage(ctx, metav1.ListOptions{}, func(ctx context.Context, options metav1.ListOptions) (next string, err error) {
-		page, err := cluster.CertificatesV1().CertificateSigningRequests().List(ctx, options)
-		if err != nil {
-			return "", fmt.Errorf("listing certificate requests: %w", err)
+	err = eachRequest(ctx, cluster, func(ctx context.Context, request *certificatesv1.CertificateSigningRequest) {
+		if err := d.deny(ctx, cluster, request); err != nil && len(errs) < pageSize {
+			errs = append(errs, err)
 		}
-		for i := range page.Items {
-			if err := d.deny(ctx, cluster, &page.Items[i]); err != nil && len(errs) < pageSize {
-				errs = append(errs, err)
-			}
-		}
-		return page.Continue, nil
 	})
 	return errors.Join(append(errs, err)...)
 }
