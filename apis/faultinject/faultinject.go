@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Errors of calls.
@@ -22,6 +25,11 @@ var (
 	// ErrFailed is returned for the one call that fails.
 	ErrFailed = errors.New("this call was made to fail")
 )
+
+// NotServed is what an API server answers to a request for a kind that it does not serve: 404, as for an object that is gone.
+func NotServed(resource schema.GroupResource) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "", "404 page not found", 0, true)
+}
 
 // Fault is what is done to the n-th call.
 type Fault string

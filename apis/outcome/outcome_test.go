@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	"github.com/muster-io/muster/apis/outcome"
 )
 
@@ -78,6 +79,6 @@ func TestARaceMayBeRepeatedAtAPaceOfItsOwn(t *testing.T) {
 func TestAKindThatIsNotServedIsNotGone(t *testing.T) {
 	resource := schema.GroupResource{Group: "ipam.metal3.io", Resource: "ipclaims"}
 	assert.True(t, outcome.IsGone(apierrors.NewNotFound(resource, "c")))
-	assert.False(t, outcome.IsGone(apierrors.NewGenericServerResponse(404, "GET", resource, "", "404 page not found", 0, true)))
+	assert.False(t, outcome.IsGone(faultinject.NotServed(resource)))
 	assert.False(t, outcome.IsGone(nil))
 }

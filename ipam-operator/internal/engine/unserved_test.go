@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -47,7 +47,7 @@ func TestTheFinalizerOfAnUnservedClaimIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAClaimStaysWhileAddressesAreNotServed has an API server that answers 404 to one request about addresses, as for an address that is gone: nobody would finish what was left of it.
+// TestAClaimStaysWhileAddressesAreNotServed has an API server that answers 404 to one request about addresses, as for an address that is gone: what was left of it would stay.
 func TestAClaimStaysWhileAddressesAreNotServed(t *testing.T) {
 	for _, unserved := range []string{"delete", "patch"} {
 		t.Run(unserved, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAClaimStaysWhileAddressesAreNotServed(t *testing.T) {
 				if _, is := obj.(*ipamv1.IPAddress); !is || away != verb {
 					return nil
 				}
-				return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"}, obj.GetName(), "404 page not found", 0, true)
+				return faultinject.NotServed(schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"})
 			}
 			s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: interceptor.Funcs{
 				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {

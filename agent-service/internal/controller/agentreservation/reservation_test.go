@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -29,6 +28,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentreservation"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/faultinject"
 )
 
 var errDied = errors.New("the process died")
@@ -329,7 +329,7 @@ func TestAReservationKeepsItsMachinesWhileItsKindIsNotServed(t *testing.T) {
 	h.settle()
 	require.Len(t, h.held(), 2)
 	unserved := func() error {
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agentreservations"}, "", "404 page not found", 0, true)
+		return faultinject.NotServed(schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agentreservations"})
 	}
 	api := interceptor.NewClient(h.api, interceptor.Funcs{SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
 		return unserved()

@@ -444,7 +444,7 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ct
 		}
 		// Not by change: once the pool is gone, nothing would take its labels from an Agent that was changed meanwhile.
 		if err := r.patch(ctx, seen, m.Name, do); client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, fmt.Errorf("taking the labels of MachinePool %s from Agent %s: %w", seen.key, seen.machines[i].Name, err)
+			return ctrl.Result{}, fmt.Errorf("taking the labels of MachinePool %s from Agent %s: %w", seen.key, m.Name, err)
 		}
 	}
 	before := seen.pool.DeepCopy()

@@ -6,7 +6,6 @@ package nodeaddress
 import (
 	"context"
 	"errors"
-	"net/http"
 	"testing"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/faultinject"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -94,7 +94,7 @@ func TestAMachineKeepsItsAddressesWhileAgentsAreNotServed(t *testing.T) {
 	agents := schema.GroupResource{Group: agentv1.GroupVersion.Group, Resource: "agents"}
 	for answer, kept := range map[error]bool{
 		apierrors.NewNotFound(agents, "a"): false,
-		apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", agents, "", "404 page not found", 0, true): true,
+		faultinject.NotServed(agents):      true,
 	} {
 		scheme := runtime.NewScheme()
 		require.NoError(t, ipamv1.AddToScheme(scheme))

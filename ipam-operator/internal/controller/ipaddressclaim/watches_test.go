@@ -6,7 +6,6 @@ package ipaddressclaim
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
@@ -178,6 +178,6 @@ func TestALockIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
 	had, err := k.isHad(t.Context(), withoutLocks{cache, apierrors.NewNotFound(kind, address.GetName())}, address)
 	require.NoError(t, err)
 	assert.False(t, had)
-	_, err = k.isHad(t.Context(), withoutLocks{cache, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", kind, address.GetName(), "404 page not found", 0, true)}, address)
+	_, err = k.isHad(t.Context(), withoutLocks{cache, faultinject.NotServed(kind)}, address)
 	require.Error(t, err)
 }

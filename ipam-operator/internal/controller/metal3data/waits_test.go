@@ -5,7 +5,6 @@ package metal3data
 
 import (
 	"context"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
 
@@ -56,5 +56,5 @@ func TestDataIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
 		return err
 	}
 	require.NoError(t, live(apierrors.NewNotFound(kind, "t-0")))
-	require.Error(t, live(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", kind, "t-0", "404 page not found", 0, true)))
+	require.Error(t, live(faultinject.NotServed(kind)))
 }

@@ -6,7 +6,6 @@ package clusterclaim
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
@@ -318,7 +318,7 @@ func TestAClaimIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
 		return err
 	}
 	require.NoError(t, exists(apierrors.NewNotFound(claims, "c")))
-	require.Error(t, exists(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", claims, "c", "404 page not found", 0, true)))
+	require.Error(t, exists(faultinject.NotServed(claims)))
 }
 
 // TestAClusterIsGoneOnlyWhereItsKindIsServed: a claim does not lose its cluster, and does not report that it was deleted, while clusters are not served.
@@ -332,7 +332,7 @@ func TestAClusterIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
 	verified, err := verify(apierrors.NewNotFound(clusters, "x"))
 	require.NoError(t, err)
 	assert.True(t, verified)
-	verified, err = verify(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", clusters, "x", "404 page not found", 0, true))
+	verified, err = verify(faultinject.NotServed(clusters))
 	require.Error(t, err)
 	assert.False(t, verified)
 }

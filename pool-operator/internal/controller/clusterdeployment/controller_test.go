@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -312,7 +312,7 @@ type unserved struct{ client.Reader }
 
 func (unserved) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	resource := schema.GroupResource{Group: hivev1.GroupVersion.Group, Resource: "clusterdeployments"}
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, key.Name, "404 page not found", 0, true)
+	return faultinject.NotServed(resource)
 }
 
 func TestAClusterStaysWhileItsKindIsNotServed(t *testing.T) {

@@ -6,7 +6,6 @@ package clusterpool_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-io/muster/apis/faultinject"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
@@ -153,7 +153,7 @@ func TestARefusedClusterIsNotWithdrawnWhileClustersAreNotServed(t *testing.T) {
 		},
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if o.GetObjectKind().GroupVersionKind().Kind == "ClusterDeployment" && !served {
-				return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, key.Name, "404 page not found", 0, true)
+				return faultinject.NotServed(resource)
 			}
 			return c.Get(ctx, key, o, options...)
 		},
