@@ -50,7 +50,7 @@ func TestAMovedHostsAgentGetsItsTokenWithoutATransaction(t *testing.T) {
 
 	h, told := w.comes(sameMachine, key)
 	assert.Equal(t, 1, told, "nothing is stored")
-	assert.Equal(t, moved.Stamps, h.Stamps, "nobody had a token of these")
+	assert.Equal(t, moved.Stamps, h.Stamps, "no agent had a token of these")
 	assert.Equal(t, moved.Revision, h.Revision)
 	assert.Equal(t, moved.ClusterID, h.ClusterID)
 	assert.Contains(t, w.steps(key), agentproto.StepInventory, "it begins anew")

@@ -293,7 +293,7 @@ func TestTheKeyIsMadeOnce(t *testing.T) {
 	assert.Len(t, files, 1, "nothing is left beside it")
 }
 
-// A power loss at the first start can leave a file whose content was not written yet. No token was signed by a key that nobody has.
+// A power loss at the first start can leave a file whose content was not written yet. No token was signed by a key that is lost.
 func TestAnEmptyFileIsNoKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
