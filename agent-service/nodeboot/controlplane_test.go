@@ -49,7 +49,7 @@ func TestAMachineRunsTheControlPlaneOfItsCluster(t *testing.T) {
 	machine := machinetest.Hardware{Disk: disk, MemoryMiB: 2048, Forward: "tcp:127.0.0.1:" + port + "-" + address + ":6443"}
 	m := machinetest.PowerOn(t, machine)
 	p := &plane{admin: through(t, secrets.NodeManager, port)}
-	until(t, m, "the node manager can make tokens", func() bool { return p.makeToken(t) == nil })
+	m.Until(t, "the node manager can make tokens", func() error { return p.makeToken(t) })
 	var node *corev1.Node
 	until(t, m, "the node is Ready", func() bool {
 		p.approve(t)

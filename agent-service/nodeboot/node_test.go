@@ -30,6 +30,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -163,7 +164,7 @@ func (p *plane) admit(t *testing.T) {
 	require.NoError(t, p.makeToken(t))
 }
 
-// makeToken makes the token that the machine joins with.
+// makeToken makes the token that the machine joins with, once.
 func (p *plane) makeToken(t *testing.T) error {
 	t.Helper()
 	_, err := p.admin.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{
@@ -173,6 +174,9 @@ func (p *plane) makeToken(t *testing.T) error {
 			"expiration": time.Now().Add(2 * time.Hour).UTC().Format(time.RFC3339),
 		},
 	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // an answer that came too late
+		return nil
+	}
 	return err
 }
 

@@ -150,7 +150,7 @@ func TestThreeMachinesRunTheControlPlaneOfTheirCluster(t *testing.T) {
 	for _, h := range s.hardware {
 		s.machines = append(s.machines, machinetest.PowerOn(t, h))
 	}
-	s.until(t, "the node manager can make tokens", func() bool { return s.makeToken(t) == nil }, s.machines...)
+	machinetest.Until(t, "the node manager can make tokens", func() error { return s.makeToken(t) }, s.machines...)
 	s.until(t, "all nodes are Ready", func() bool { return len(s.ready(t, time.Time{})) == 3 }, s.machines...)
 	list, err := s.admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// tryTimeout bounds an attempt to renew the Lease, so that there is time for others before the holder gives up.
-	tryTimeout = 2 * time.Second
+	// tryTimeout bounds an attempt to renew the Lease, so that there is time for another one before the holder gives up, and the last one ends before others take the address.
+	tryTimeout = 4 * time.Second
 	// announceInterval is how often the holder of the address announces it: a switch or a router may have missed it, and another program may have removed it.
 	announceInterval = 10 * time.Second
 	// announcements follow each other at once when the address moves.

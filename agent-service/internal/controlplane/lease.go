@@ -18,9 +18,9 @@ const (
 	leaseCollection = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	leaseName       = "control-plane-address"
 	// leaseDuration is how long others wait after the last renewal that they saw. The holder gives up renewDeadline after its last one, which it counts from the moment it asked, and tries
-	// every leaseRetry.
-	leaseDuration = 10 * time.Second
-	renewDeadline = 6 * time.Second
+	// every leaseRetry. The times are those of Kubernetes' own components: while a slow disk costs them no Lease, the address stays, too.
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
 	leaseRetry    = time.Second
 )
 
