@@ -28,6 +28,8 @@ func (m Machine) etcd() []string {
 	return append(arguments,
 		"--name="+own.Name, "--listen-peer-urls="+peerURL(own), "--initial-advertise-peer-urls="+peerURL(own),
 		"--initial-cluster="+strings.Join(members, ","), "--initial-cluster-state=new", "--initial-cluster-token="+m.clusterToken(),
+		// A member that a slow disk or processor keeps busy for a second does not cost the others their leader.
+		"--heartbeat-interval=500", "--election-timeout=5000",
 		"--peer-client-cert-auth=true", "--peer-trusted-ca-file="+m.pki("etcd-ca.crt"), "--peer-cert-file="+m.pki(peer+".crt"), "--peer-key-file="+m.pki(peer+".key"),
 	)
 }

@@ -122,6 +122,7 @@ func TestMembersOfEtcdHaveNoOtherClientThanTheirMachine(t *testing.T) {
 		"--data-dir=/d/etcd", "--listen-client-urls=unix://etcd.sock", "--advertise-client-urls=unix://etcd.sock", "--log-level=warn", "--name=b",
 		"--listen-peer-urls=https://192.0.2.12:2380", "--initial-advertise-peer-urls=https://192.0.2.12:2380",
 		"--initial-cluster=a=https://192.0.2.11:2380,b=https://192.0.2.12:2380,c=https://192.0.2.13:2380", "--initial-cluster-state=new", "--initial-cluster-token=" + m.clusterToken(),
+		"--heartbeat-interval=500", "--election-timeout=5000",
 		"--peer-client-cert-auth=true", "--peer-trusted-ca-file=/d/pki/etcd-ca.crt", "--peer-cert-file=/d/pki/etcd-peer.crt", "--peer-key-file=/d/pki/etcd-peer.key",
 	}, m.etcd())
 	assert.NotEqual(t, m.clusterToken(), Machine{ControlPlane: newGroup(t)[1]}.clusterToken(), "an installation that is repeated is another cluster")
