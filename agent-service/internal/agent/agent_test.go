@@ -466,7 +466,7 @@ var endings = map[lifecycle.State]func(s *site, cluster string) error{
 		_, err := s.service.ResetCluster(s.t.Context(), admin, cluster)
 		return err
 	},
-	lifecycle.UnbindingPendingUserAction: func(s *site, cluster string) error {
+	lifecycle.KnownUnbound: func(s *site, cluster string) error {
 		return s.service.DeleteCluster(s.t.Context(), admin, cluster, true)
 	},
 }

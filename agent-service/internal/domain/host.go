@@ -168,6 +168,11 @@ type Progress struct {
 	StageUpdatedAt time.Time `json:"stageUpdatedAt,omitzero"`
 }
 
+// Rebooted is true from the restart into the installed system, also where the installation failed after that.
+func (p Progress) Rebooted() bool {
+	return lifecycle.AfterReboot(p.Stage) || p.Percentage >= lifecycle.Percentage(lifecycle.StageRebooting)
+}
+
 // OwesLogs is true for the cluster that the host is bound to, and for the one that it left until it boots again: what is sent until then is of that installation. Logs belong
 // to the cluster, and stay with it when the host is freed or deleted.
 func (h *Host) OwesLogs(clusterID string) bool {
@@ -315,7 +320,7 @@ func (h *Host) Leave(now time.Time) {
 	if h.Assisted() && (h.Checks.Domains != nil || h.Checks.API != validate.Unknown) {
 		h.Said = Said{ClusterID: h.ClusterID, Domains: h.Checks.Domains, API: h.Checks.API, APIDetail: h.Checks.APIDetail}
 	}
-	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, Rejoin: h.Node.Rejoin.Stamp, Unjoined: !h.Joined(), StartedAt: now, Wipe: h.Wipe}
+	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, Rejoin: h.Node.Rejoin.Stamp, Unjoined: !h.Joined(), StartedAt: now, Wipe: h.Wipe, Stopping: h.State == lifecycle.Cancelled}
 	h.Node = Node{}
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: AutoAssign, RequestedHostname: h.FreeHostname}

@@ -65,6 +65,8 @@ type Release struct {
 	Wipe        Wipe      `json:",omitempty"`
 	WipedAt     time.Time `json:",omitzero"`
 	WipeFailure string    `json:",omitempty"`
+	// Stopping is true for an installation that was cancelled until the machine registers again: its agent may be away, and still write.
+	Stopping bool `json:",omitempty"`
 	// EndedAt is when the host was free.
 	EndedAt time.Time `json:",omitzero"`
 }
@@ -100,6 +102,8 @@ func (r Release) Why() string {
 	switch {
 	case !r.Left():
 		return "node " + r.NodeName + " is being removed from its cluster"
+	case r.Stopping:
+		return "its agent stops the installation"
 	case r.WipeFailure != "":
 		return "it could not be wiped: " + r.WipeFailure
 	default:

@@ -23,8 +23,8 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && (!h.NeedsAddresses() || !h.Addressing.Waits()) && r.imageMissing(h, c) == nil, DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && measured && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
-		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
-		Resident: h.Resident && r.Reclaims, Unreleased: h.Release.Underway(),
+		Rebooted:   h.Progress.Rebooted(), Stage: h.Progress.Stage, Attempts: h.Attempts,
+		Resident: h.Resident && r.Reclaims, Assisted: h.Assisted(), Unreleased: h.Release.Underway(),
 	}
 	if c != nil {
 		f.ClusterPreparing = c.Status == lifecycle.ClusterPreparing

@@ -20,7 +20,7 @@ import (
 // Settle ends the release of a host that runs the discovery image again, that its cluster is rid of, and whose disks are wiped. Until then it says what keeps the disks
 // from being wiped.
 func (p *Plan) Settle(h *domain.Host) {
-	if !h.Release.Underway() || !lifecycle.Free(h.State) {
+	if !h.Release.Underway() || h.Release.Stopping || !lifecycle.Free(h.State) {
 		return
 	}
 	if !h.Release.Wiped() {
@@ -59,7 +59,7 @@ func (p *Plan) failWipe(h *domain.Host, why string) {
 
 // wipeArguments are those of a wipe-disk step; wanted is false where there is nothing to wipe, or not all is known of it.
 func wipeArguments(h *domain.Host) (arguments []string, wanted bool) {
-	if !h.Release.Underway() || h.Release.Wiped() || h.Assisted() || h.Release.Wipe == domain.WipeAllDisks && h.Summary.Hash == "" {
+	if !h.Release.Underway() || h.Release.Stopping || h.Release.Wiped() || h.Assisted() || h.Release.Wipe == domain.WipeAllDisks && h.Summary.Hash == "" {
 		return nil, false
 	}
 	disks, refusal := h.ToWipe()

@@ -53,7 +53,7 @@ const addressPeriod = 5
 
 // Asked are the steps of each state.
 var Asked = map[lifecycle.State][]agentproto.StepType{
-	lifecycle.DiscoveringUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent, agentproto.StepWipeDisk}, lifecycle.InsufficientUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent, agentproto.StepWipeDisk},
+	lifecycle.DiscoveringUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent, agentproto.StepWipeDisk, agentproto.StepStopInstallation}, lifecycle.InsufficientUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent, agentproto.StepWipeDisk, agentproto.StepStopInstallation},
 	lifecycle.KnownUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent}, lifecycle.DisconnectedUnbound: {agentproto.StepInventory},
 	lifecycle.Unbinding: {agentproto.StepInventory}, lifecycle.Binding: {agentproto.StepInventory}, lifecycle.Disconnected: {agentproto.StepInventory},
 	lifecycle.Discovering:              {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepConnectivity, agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
@@ -145,6 +145,8 @@ func (r *Rules) Arguments(h *domain.Host, t agentproto.StepType, k Known) (argum
 	case agentproto.StepWipeDisk:
 		arguments, wanted = wipeArguments(h)
 		return arguments, wanted, nil
+	case agentproto.StepStopInstallation:
+		return []string{}, !lifecycle.Free(h.State) || h.Release.Stopping, nil
 	case agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim:
 		if k.Artifacts == nil || !h.Release.Left() {
 			return nil, false, nil

@@ -172,7 +172,7 @@ func leaves(s State, v Verb) bool {
 	return false
 }
 
-// AllFacts are all facts that conditions can tell apart. Resident and Unreleased share a bit: no state has rules about both. They are made once, and not to be changed.
+// AllFacts are all facts that conditions can tell apart. Resident and Unreleased share a bit, and so do Prepared and Assisted: no state has rules about both. They are made once, and not to be changed.
 var AllFacts = sync.OnceValue(func() []Facts {
 	var all []Facts
 	for bits := range 1 << 12 {
@@ -181,7 +181,7 @@ var AllFacts = sync.OnceValue(func() []Facts {
 			for _, attempts := range []int{0, MostAttempts} {
 				all = append(all, Facts{
 					Connected: on(0), HasInventory: on(1), Sufficient: on(2), Prepared: on(3), Unprepared: on(4), ClusterPreparing: on(5), ClusterInstalling: on(6),
-					ClusterFailed: on(7), DayTwo: on(8), Rebooted: on(9), SameBoot: on(10), Resident: on(11), Unreleased: on(11), Stage: stage, Attempts: attempts,
+					ClusterFailed: on(7), DayTwo: on(8), Rebooted: on(9), SameBoot: on(10), Resident: on(11), Unreleased: on(11), Assisted: on(3), Stage: stage, Attempts: attempts,
 				})
 			}
 		}

@@ -65,6 +65,8 @@ type Facts struct {
 	SameBoot bool
 	// Resident: the agent of the installed system asks for instructions.
 	Resident bool
+	// Assisted: the agent is that of assisted-service, which wipes nothing.
+	Assisted bool
 	// Unreleased: the cluster that the host left, or its disks, are not done yet.
 	Unreleased bool
 	// Attempts is how often the installation began again in this boot.

@@ -26,6 +26,7 @@ var (
 	doneDayTwo      = &Condition{"stage is Done, joins an installed cluster", func(f Facts) bool { return f.Stage == StageDone && f.DayTwo }}
 	failed          = &Condition{"stage is Failed", func(f Facts) bool { return f.Stage == StageFailed }}
 	resident        = &Condition{"its installed system asks for instructions", func(f Facts) bool { return f.Resident && f.Connected }}
+	stoppable       = &Condition{"its agent asks for instructions, before the reboot", func(f Facts) bool { return f.Connected && !f.Rebooted && !f.Assisted }}
 	residentLost    = &Condition{"its installed system does not ask any more", func(f Facts) bool { return f.Resident && !f.Connected }}
 	unreleased      = &Condition{"not released yet", func(f Facts) bool { return f.Unreleased }}
 )
@@ -111,6 +112,10 @@ var unbindRules = []Rule{
 	},
 	{Verb: Unbind, From: of(ended, only(InstallingPendingUserAction)), If: resident, To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
+		Verb: Unbind, From: only(Cancelled), If: stoppable, To: DiscoveringUnbound, Info: infoDiscovering,
+		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens, Reassess},
+	},
+	{
 		Verb: Unbind, From: of(ended, only(InstallingPendingUserAction, ResettingPendingUserAction)), To: UnbindingPendingUserAction, Info: infoMustBoot,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},
 	},
@@ -174,6 +179,10 @@ var reclaimRules = []Rule{
 	{Verb: Reclaim, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{Verb: Reclaim, From: only(Installed, AddedToExistingCluster), To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction), If: resident, To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
+	{
+		Verb: Reclaim, From: only(Cancelled), If: stoppable, To: DiscoveringUnbound, Info: infoDiscovering,
+		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens, Reassess},
+	},
 	{
 		Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction, ResettingPendingUserAction), To: UnbindingPendingUserAction, Info: infoMustBoot,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},

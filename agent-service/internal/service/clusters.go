@@ -144,11 +144,14 @@ func (s *Clusters) DeleteCluster(ctx context.Context, by domain.Principal, id st
 		}
 		w.DropCluster(id)
 		for _, h := range members {
-			if lifecycle.Busy(h.State) {
+			switch {
+			case !lifecycle.Busy(h.State):
+			case !lifecycle.Installs(h.State): // nothing is written yet
+				h.State = lifecycle.Known
+			case h.Resident: // it runs from its disk, and can be asked to restart
+				h.State = lifecycle.Installed
+			default:
 				h.State = lifecycle.Cancelled
-				if h.Resident { // it runs from its disk, and can be asked to restart
-					h.State = lifecycle.Installed
-				}
 			}
 			if err := w.Abandon(ctx, h, c); err != nil {
 				return err

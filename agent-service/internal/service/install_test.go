@@ -290,6 +290,98 @@ func TestTheEndOfAnInstallationEndsTheWriting(t *testing.T) {
 	}
 }
 
+// written is a machine whose disk is being written, and what it booted from.
+func (w *testEnv) written(wipe domain.Wipe) (*server, *domain.InfraEnv, *domain.Cluster) {
+	w.t.Helper()
+	e := w.infraEnv(alice)
+	_, err := w.UpdateInfraEnv(w.t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.Wipe = wipe; return nil })
+	require.NoError(w.t, err)
+	c := w.cluster(alice)
+	s := &server{testEnv: w, key: domain.HostKey{HostID: uuid.NewString()}}
+	s.boot(e)
+	_, err = w.BindHost(w.t.Context(), alice, s.key, c.ID, false)
+	require.NoError(w.t, err)
+	w.install(c, []domain.HostKey{s.key})
+	w.progress(s.key, lifecycle.StageWriting)
+	return s, e, c
+}
+
+// A machine that is being written when its cluster is deleted still runs the discovery image. Its agent may be away, and still write: the machine is another cluster's, and is wiped, only after
+// it has registered again.
+func TestAMachineThatIsWrittenIsFreeWhenItsClusterIsDeleted(t *testing.T) {
+	t.Parallel()
+	for _, wipe := range []domain.Wipe{domain.WipeNone, domain.WipeInstalledDisk} {
+		t.Run(string(wipe), func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *testEnv) {
+				s, e, c := w.written(wipe)
+				require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, true))
+				require.Equal(t, lifecycle.InsufficientUnbound, w.state(s.key))
+				assert.Contains(t, s.host().StateInfo, "stops the installation")
+				next := w.cluster(alice)
+				s.bindRefused(next)
+				step, _ := s.asked()
+				assert.Nil(t, step, "it may still write")
+				w.Service = w.restart()
+				s.bindRefused(next)
+
+				_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: s.key.HostID, AgentVersion: "test", Fingerprint: "f", BootID: s.host().BootID})
+				require.NoError(t, err)
+				if wipe != domain.WipeNone {
+					s.bindRefused(next)
+					step, args := s.asked()
+					s.wiped(step, args)
+				}
+				assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+				_, err = w.BindHost(t.Context(), alice, s.key, next.ID, false)
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+// A machine that may have restarted from its disk, and one whose agent does not end an installation for this service, boot the discovery image before they are free.
+func TestAMachineThatMayHaveLeftTheDiscoveryImageMustBoot(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(s *server){
+		"it restarts": func(s *server) { s.progress(s.key, lifecycle.StageRebooting) },
+		"it is silent": func(s *server) {
+			_, err := s.CancelCluster(s.t.Context(), alice, s.host().ClusterID)
+			require.NoError(s.t, err)
+			s.pass(4 * time.Minute)
+		},
+		"its installed system failed": func(s *server) {
+			s.progress(s.key, lifecycle.StageRebooting, lifecycle.StageFailed)
+			_, err := s.CancelCluster(s.t.Context(), alice, s.host().ClusterID)
+			require.NoError(s.t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTestEnv(t)
+			s, e, c := w.written(domain.WipeNone)
+			do(s)
+			require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, true))
+			require.Equal(t, lifecycle.UnbindingPendingUserAction, w.state(s.key))
+			s.bindMustBoot(w.cluster(alice))
+			s.boot(e)
+			assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+		})
+	}
+}
+
+// Nothing is written yet while the checks before an installation run.
+func TestAMachineThatIsCheckedIsFreeWhenItsClusterIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	c, keys := w.ready(1)
+	_, err := w.InstallCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.PreparingForInstallation, w.state(keys[0]))
+	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, true))
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(keys[0]))
+}
+
 func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
 	w := newTestEnv(t)
 	c, keys := w.ready(2)

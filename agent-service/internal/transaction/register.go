@@ -46,7 +46,7 @@ func (e *Engine) registerAgain(key domain.HostKey, request domain.NewHost) *doma
 	}
 	return entry.RegisterAgain(func(h *domain.Host) bool {
 		said := domain.NewHost{HostID: h.HostID, AgentVersion: h.AgentVersion, Fingerprint: h.Fingerprint, BootID: h.BootID, ImageGeneration: request.ImageGeneration, Source: request.Source}
-		return said == request && !h.Resident && h.Release.WipeFailure == "" && (lifecycle.Free(h.State) || lifecycle.Idle(h.State)) && !lifecycle.Silent(h.State)
+		return said == request && !h.Resident && h.Release.WipeFailure == "" && !h.Release.Stopping && (lifecycle.Free(h.State) || lifecycle.Idle(h.State)) && !lifecycle.Silent(h.State)
 	})
 }
 
@@ -80,7 +80,8 @@ func (w *Work) register(ctx context.Context, key domain.HostKey, request domain.
 	h.Stamps.Registration = w.NewStamp()
 	h.Admission, h.Resident = domain.Generations{}, false
 	inherit(h, elsewhere, w.Now)
-	h.Release.WipeFailure = "" // it is tried again
+	stopped := h.Release.Stopping && h.Summary.Hash != ""
+	h.Release.Stopping, h.Release.WipeFailure = false, "" // the agent stops what its host is not in; the wipe is tried again
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
 	}
@@ -90,6 +91,9 @@ func (w *Work) register(ctx context.Context, key domain.HostKey, request domain.
 	}
 	if h.ClusterID != "" {
 		return h, w.RefreshCluster(ctx, h.ClusterID)
+	}
+	if stopped { // what the agent reports from now on may be no news
+		w.Assess(h, nil, nil)
 	}
 	return h, nil
 }

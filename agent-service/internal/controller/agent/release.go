@@ -57,6 +57,8 @@ func released(h *domain.Host) []agentv1.Condition {
 		said.Reason, said.Message = agentv1.ReasonWaitingForUser, "The machine cannot restart into the discovery image by itself: boot it from the image of its InfraEnv"
 	case h.State == lifecycle.Reclaiming || h.State == lifecycle.ReclaimingRebooting:
 		said.Reason, said.Message = agentv1.ReasonRebooting, "The machine restarts into the discovery image of its InfraEnv"
+	case r.Stopping:
+		said.Reason, said.Message = agentv1.ReasonWiping, "The machine stops its installation"
 	case r.WipeFailure != "":
 		said.Reason, said.Message = agentv1.ReasonWipeFailed, bound("The machine could not be wiped, and is given to no cluster until it is: "+r.WipeFailure, maxReason)
 	default:

@@ -201,6 +201,7 @@ func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
 	wiped := func(r *domain.Release) { r.WipedAt = at }
 	failed := func(r *domain.Release) { r.WipeFailure = "disk with serial number S1 is read only" }
 	ended := func(r *domain.Release) { r.EndedAt = at }
+	stopping := func(r *domain.Release) { r.Stopping = true }
 	for name, c := range map[string]struct {
 		state   lifecycle.State
 		release domain.Release
@@ -213,6 +214,7 @@ func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
 		"is restarting":           {state: lifecycle.ReclaimingRebooting, release: release(left), want: "False Rebooting"},
 		"drains, cannot restart":  {state: lifecycle.UnbindingPendingUserAction, release: release(), want: "False Draining", says: "worker-1"},
 		"cannot restart":          {state: lifecycle.UnbindingPendingUserAction, release: release(left), want: "False WaitingForUser", says: "boot it"},
+		"stops writing":           {state: lifecycle.InsufficientUnbound, release: release(left, stopping), want: "False Wiping", says: "stops its installation"},
 		"is wiped":                {state: lifecycle.InsufficientUnbound, release: release(left), want: "False Wiping"},
 		"cannot be wiped":         {state: lifecycle.InsufficientUnbound, release: release(left, failed), want: "False WipeFailed", says: "S1"},
 		"wiped before its drain":  {state: lifecycle.InsufficientUnbound, release: release(wiped), want: "False Draining"},

@@ -246,8 +246,7 @@ func (r *Reconciler) deleteClusters(ctx context.Context, seen *snapshot, but str
 	return nil
 }
 
-// release frees the hosts, makes the service forget the cluster and removes its finalizer. An installation that is under way ends: its hosts must boot the
-// discovery image again.
+// release frees the hosts, makes the service forget the cluster and removes its finalizer. An installation that is under way ends: hosts that left the discovery image must boot it again.
 func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
 	if !controllerutil.ContainsFinalizer(seen.install, hiveextv1.FinalizerAgentClusterInstall) {
 		return nil
