@@ -32,6 +32,8 @@ type Snapshot struct {
 	Cards []hardware.Interface
 	// Stated is true where an NMStateConfig may state a network for the machine.
 	Stated bool
+	// Elsewhere is true while the machine, as a host of another InfraEnv, goes on with the release of this one.
+	Elsewhere bool
 }
 
 // Claim is a claim of an address.
@@ -79,7 +81,7 @@ func Plan(s *Snapshot) Decision {
 		return Decision{}
 	case h.NeedsAddresses():
 		return s.assign()
-	case h.MayUseAddresses():
+	case s.Elsewhere, h.MayUseAddresses() && !h.ReleaseMoved():
 		return s.keep()
 	}
 	d := Decision{}

@@ -6,6 +6,7 @@ package addressplan_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -162,6 +163,19 @@ func TestAnAddressIsGivenOutAgainOnlyAfterItsMachine(t *testing.T) {
 			}
 			assert.Equal(t, want, got, "%s, released: %t", state, underway)
 		}
+	}
+}
+
+// A machine that boots the image of another InfraEnv while it is being released is wiped as a host of that one.
+func TestAnAddressIsKeptWhileItsMachineIsWipedElsewhere(t *testing.T) {
+	has := domain.Addressing{Installation: "i", Pools: []domain.AddressPool{four}, Given: []domain.NodeAddress{given(four, "192.0.2.7/24")}}
+	for _, state := range []lifecycle.State{lifecycle.DisconnectedUnbound, lifecycle.UnbindingPendingUserAction} {
+		s := with(waiting(four), claim(four, "192.0.2.7/24"))
+		s.Host = &domain.Host{State: state, Addressing: has, ReleaseMovedAt: time.Unix(1800000000, 0)}
+		s.Elsewhere = true
+		assert.Equal(t, addressplan.Decision{}, addressplan.Plan(s), state)
+		s.Elsewhere = false
+		assert.Equal(t, addressplan.Decision{Release: []string{name(four)}, Note: &domain.Addressing{}}, addressplan.Plan(s), state)
 	}
 }
 

@@ -78,6 +78,11 @@ func (h *Host) NeedsAddresses() bool {
 	return h.ClusterID != "" && (lifecycle.Idle(h.State) || h.State == lifecycle.PreparingFailed)
 }
 
+// ReleaseMoved is true for a host whose machine goes on with its release as a host of another InfraEnv, or did: what that one says decides about the addresses of this one.
+func (h *Host) ReleaseMoved() bool {
+	return h.ClusterID == "" && !h.ReleaseMovedAt.IsZero() && !h.Release.Underway()
+}
+
 // MayUseAddresses is true while a system of the last installation may run: from its beginning until the machine has booted the discovery image again and is wiped.
 func (h *Host) MayUseAddresses() bool {
 	return h.Release.Underway() || !h.NeedsAddresses() && !lifecycle.Free(h.State)

@@ -83,6 +83,8 @@ func (h *Host) Returns(now time.Time) bool {
 	r := h.Release
 	owes := !r.Left() || !r.Wiped() || len(h.Addressing.Given) > 0
 	switch {
+	case h.ReleaseMoved():
+		return len(h.Addressing.Given) > 0 && now.Sub(h.ReleaseMovedAt) < returnTimeout
 	case !r.Underway():
 		return false
 	case h.State == lifecycle.Reclaiming || h.State == lifecycle.ReclaimingRebooting: // these end by time

@@ -46,23 +46,30 @@ func TestWhichMachinesComeBack(t *testing.T) {
 		state   lifecycle.State
 		release Release
 		given   int
+		moved   bool
 		age     time.Duration
 		want    bool
 	}{
-		"never released":                            {state: lifecycle.KnownUnbound},
-		"its release ended":                         {state: lifecycle.KnownUnbound, release: Release{Wipe: WipeInstalledDisk, EndedAt: now}},
-		"it owes nothing":                           {state: lifecycle.UnbindingPendingUserAction, release: Release{Wipe: WipeNone}},
-		"its Node is there":                         {state: lifecycle.UnbindingPendingUserAction, release: Release{NodeName: "n"}, want: true},
-		"its disk is to be wiped":                   {state: lifecycle.InsufficientUnbound, release: Release{Wipe: WipeInstalledDisk}, want: true},
-		"it has an address of a pool":               {state: lifecycle.UnbindingPendingUserAction, given: 1, want: true},
-		"it has been gone for an hour":              {state: lifecycle.UnbindingPendingUserAction, release: Release{Wipe: WipeInstalledDisk}, age: time.Hour},
-		"it restarts, and was a node":               {state: lifecycle.Reclaiming, release: Release{NodeName: "n", LeftAt: now}, age: 2 * time.Hour, want: true},
-		"it restarts, was none, and owes nothing":   {state: lifecycle.Reclaiming},
-		"it restarts, and is to be wiped for hours": {state: lifecycle.ReclaimingRebooting, release: Release{Wipe: WipeAllDisks}, age: 2 * time.Hour, want: true},
+		"never released":                             {state: lifecycle.KnownUnbound},
+		"its release ended":                          {state: lifecycle.KnownUnbound, release: Release{Wipe: WipeInstalledDisk, EndedAt: now}},
+		"it owes nothing":                            {state: lifecycle.UnbindingPendingUserAction, release: Release{Wipe: WipeNone}},
+		"its Node is there":                          {state: lifecycle.UnbindingPendingUserAction, release: Release{NodeName: "n"}, want: true},
+		"its disk is to be wiped":                    {state: lifecycle.InsufficientUnbound, release: Release{Wipe: WipeInstalledDisk}, want: true},
+		"it has an address of a pool":                {state: lifecycle.UnbindingPendingUserAction, given: 1, want: true},
+		"it has been gone for an hour":               {state: lifecycle.UnbindingPendingUserAction, release: Release{Wipe: WipeInstalledDisk}, age: time.Hour},
+		"it takes the rest along":                    {state: lifecycle.DisconnectedUnbound, given: 1, moved: true, want: true},
+		"it took the rest along an hour ago":         {state: lifecycle.DisconnectedUnbound, given: 1, moved: true, age: time.Hour},
+		"it took the rest along, and has no address": {state: lifecycle.DisconnectedUnbound, moved: true},
+		"it restarts, and was a node":                {state: lifecycle.Reclaiming, release: Release{NodeName: "n", LeftAt: now}, age: 2 * time.Hour, want: true},
+		"it restarts, was none, and owes nothing":    {state: lifecycle.Reclaiming},
+		"it restarts, and is to be wiped for hours":  {state: lifecycle.ReclaimingRebooting, release: Release{Wipe: WipeAllDisks}, age: 2 * time.Hour, want: true},
 	} {
 		h := Host{State: c.state, Release: c.release}
 		if name != "never released" {
 			h.Release.StartedAt = now.Add(-c.age)
+		}
+		if c.moved {
+			h.Release, h.ReleaseMovedAt = Release{}, now.Add(-c.age)
 		}
 		h.Addressing.Given = make([]NodeAddress, c.given)
 		assert.Equal(t, c.want, h.Returns(now), name)

@@ -28,6 +28,7 @@ const lookInterval = time.Minute
 // Service is what the controller needs of the service.
 type Service interface {
 	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error)
 	ChoosePools(ctx context.Context, key domain.HostKey, clusterID string, pools []domain.AddressPool) error
 	NoteAddressing(ctx context.Context, was *domain.Host, is domain.Addressing) error
@@ -87,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.execute(ctx, owner, found, seen, addressplan.Plan(seen)); err != nil {
 		return ctrl.Result{}, err
 	}
-	if seen.Host != nil && seen.Host.NeedsAddresses() && len(seen.Pools) > 0 {
+	if seen.Elsewhere || seen.Host != nil && seen.Host.NeedsAddresses() && len(seen.Pools) > 0 {
 		return ctrl.Result{RequeueAfter: r.LookInterval}, nil
 	}
 	return ctrl.Result{}, nil

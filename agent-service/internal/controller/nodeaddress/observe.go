@@ -64,7 +64,33 @@ func (r *Reconciler) observe(ctx context.Context, owner *agentv1.Agent, found []
 		}
 		seen.Claims = append(seen.Claims, read)
 	}
+	if host.ReleaseMoved() && len(found) > 0 {
+		if seen.Elsewhere, err = r.elsewhere(ctx, owner.Namespace, host); err != nil {
+			return nil, err
+		}
+	}
 	return seen, r.cards(ctx, seen)
+}
+
+// elsewhere is true while the same machine is being released as a host of another InfraEnv of the namespace.
+func (r *Reconciler) elsewhere(ctx context.Context, namespace string, of *domain.Host) (bool, error) {
+	same, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{HostID: of.HostID})
+	if err != nil {
+		return false, fmt.Errorf("listing the hosts of the machine of host %s: %w", of.HostKey, err)
+	}
+	for i := range same.Items {
+		if !same.Items[i].Release.Underway() {
+			continue
+		}
+		var infraEnvs agentv1.InfraEnvList
+		if err := r.Client.List(ctx, &infraEnvs, client.InNamespace(namespace), client.MatchingFields{infraenv.UIDIndex: same.Items[i].InfraEnvID}, client.UnsafeDisableDeepCopy); err != nil {
+			return false, fmt.Errorf("looking for the InfraEnv of host %s: %w", same.Items[i].HostKey, err)
+		}
+		if len(infraEnvs.Items) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (r *Reconciler) cards(ctx context.Context, seen *addressplan.Snapshot) error {

@@ -6,6 +6,7 @@ package nodeaddress
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -40,13 +41,24 @@ func (h hosts) NoteAddressing(context.Context, *domain.Host, domain.Addressing) 
 func TestAnInstalledMachineKeepsItsAddressesWhenTheDatabaseIsLost(t *testing.T) {
 	const id = "00000000-0000-0000-0000-000000000001"
 	installed := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	moved := domain.Host{State: lifecycle.DisconnectedUnbound, InstalledAt: installed, ReleaseMovedAt: installed}
 	for sentence, test := range map[string]struct {
 		host   domain.Host
+		also   map[domain.HostKey]domain.Host
 		change func(*agentv1.AgentStatus)
 		gone   bool
 	}{
 		"free, as far as the service knows": {host: domain.Host{State: lifecycle.DiscoveringUnbound}},
 		"freed since it was installed":      {host: domain.Host{State: lifecycle.KnownUnbound, InstalledAt: installed}, gone: true},
+		"being wiped, with the image of another InfraEnv": {
+			host: moved, also: map[domain.HostKey]domain.Host{{InfraEnvID: "other", HostID: id}: {State: lifecycle.InsufficientUnbound, Release: domain.Release{StartedAt: installed}}},
+		},
+		"wiped since, with the image of another InfraEnv": {
+			host: moved, also: map[domain.HostKey]domain.Host{{InfraEnvID: "other", HostID: id}: {State: lifecycle.KnownUnbound, Release: domain.Release{StartedAt: installed, EndedAt: installed}}}, gone: true,
+		},
+		"another machine of its id is being wiped in another namespace": {
+			host: moved, also: map[domain.HostKey]domain.Host{{InfraEnvID: "foreign", HostID: id}: {State: lifecycle.InsufficientUnbound, Release: domain.Release{StartedAt: installed}}}, gone: true,
+		},
 		"on its way back, and not wiped yet": {
 			host: domain.Host{State: lifecycle.DiscoveringUnbound},
 			change: func(s *agentv1.AgentStatus) {
@@ -73,10 +85,13 @@ func TestAnInstalledMachineKeepsItsAddressesWhenTheDatabaseIsLost(t *testing.T) 
 				ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "e", UID: "e"}, Spec: agentv1.InfraEnvSpec{NodeAddresses: []agentv1.NodeAddressPool{{Name: "rack"}}},
 			}
 			claim := IPClaims().newClaim(one, id+"-0123456789", domain.AddressPool{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPPoolKind, Name: "rack"})
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(one, infraEnv, claim).
+			other := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "other", UID: "other"}}
+			foreign := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "foreign", Name: "other", UID: "foreign"}}
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(one, infraEnv, other, foreign, claim).
 				WithIndex(&agentv1.InfraEnv{}, infraenv.UIDIndex, func(o client.Object) []string { return []string{string(o.GetUID())} }).Build()
 			test.host.HostKey = domain.HostKey{InfraEnvID: "e", HostID: id}
 			known := hosts{known: map[domain.HostKey]domain.Host{test.host.HostKey: test.host}}
+			maps.Copy(known.known, test.also)
 			r := New(Deps{Client: api, Live: api, Claims: claimsOf{Client: api}, Service: known, Kinds: []Kind{IPClaims()}})
 			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(one)})
 			if !apierrors.IsConflict(err) { // the deletion is a change of the claim: its finalizer goes with the next pass

@@ -42,6 +42,17 @@ func (h hosts) GetHost(_ context.Context, _ domain.Principal, key domain.HostKey
 	return &found, nil
 }
 
+// ListHosts implements Service.
+func (h hosts) ListHosts(_ context.Context, _ domain.Principal, filter domain.HostFilter) (found domain.List[domain.Host], err error) {
+	for key, host := range h.known {
+		if key.HostID == filter.HostID {
+			host.HostKey = key
+			found.Items = append(found.Items, host)
+		}
+	}
+	return found, h.err
+}
+
 // claimsOf are the claims that a client lists.
 type claimsOf struct {
 	Claims
