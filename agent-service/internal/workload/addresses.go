@@ -16,9 +16,9 @@ import (
 // master is the role of hosts that run a control plane. Users give it, and no machine takes it.
 const master = "master"
 
-// Addresses are those that the nodes of a cluster may serve at, by host. A report of an installed system is its own word: it gets no reserved address that the discovery image
-// did not report before, and none that another host of the cluster had before it. What the discovery image reports is the machine's word, too: a reserved address by itself, such as the API
-// server's, is that of a machine which was chosen to run the control plane.
+// Addresses are those that the nodes of a cluster may serve at, by host. What a machine reports is its own word, in the discovery image, too: it gets no address that another host of the
+// cluster had before it, and a reserved address by itself, such as the API server's, only if it was chosen to run the control plane. An installed system gets no reserved address at all
+// that the discovery image did not report before.
 func Addresses(hosts []domain.Host, reserved []netip.Prefix) map[domain.HostKey][]netip.Addr {
 	first := holders(hosts)
 	allowed := map[domain.HostKey][]netip.Addr{}
@@ -27,7 +27,7 @@ func Addresses(hosts []domain.Host, reserved []netip.Prefix) map[domain.HostKey]
 		says := len(h.Addressing.Given) == 0
 		reports := says && len(h.Node.Addresses) > 0
 		for _, held := range h.HeldAddresses() {
-			if reports && (first[held.Address].host != h.HostKey || !h.Discovered(held.Address) && isReserved(held.Address, reserved)) {
+			if says && first[held.Address].host != h.HostKey || reports && !h.Discovered(held.Address) && isReserved(held.Address, reserved) {
 				continue
 			}
 			if says && h.Role != master && slices.Contains(reserved, netip.PrefixFrom(held.Address, held.Address.BitLen())) {
