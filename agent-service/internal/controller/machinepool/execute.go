@@ -409,13 +409,12 @@ func forget(agent *agentv1.Agent) {
 	delete(agent.Annotations, agentv1.MachinePoolWipeAnnotation)
 }
 
-// leave takes the labels of a pool that goes from an Agent whose machine is not free yet. What is wiped of it stays: the service may lose its data before it is.
+// leave takes the labels of a pool that goes from an Agent whose machine is not free yet. What is wiped of it stays: the service may lose its data before it is. One that was taken before pools
+// said so is wiped, too.
 func leave(agent *agentv1.Agent) {
-	wipe, stated := agent.Annotations[agentv1.MachinePoolWipeAnnotation]
+	wipe := cmp.Or(agent.Annotations[agentv1.MachinePoolWipeAnnotation], string(hivev1.WipeInstalledDisk))
 	forget(agent)
-	if stated {
-		agent.Annotations[agentv1.MachinePoolWipeAnnotation] = wipe
-	}
+	metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolWipeAnnotation, wipe)
 }
 
 // release removes the finalizer of a pool that is being deleted, once no machine is bound and none needs the cluster any more. A machine that does not answer

@@ -547,6 +547,19 @@ func TestWhatIsWipedOutlivesThePool(t *testing.T) {
 	}
 }
 
+// An Agent that was taken before pools said what is wiped says nothing of that.
+func TestAMachineOfAFormerVersionIsWipedWhenItsPoolGoes(t *testing.T) {
+	for stated, want := range map[string]string{"": "InstalledDisk", "None": "None", "AllDisks": "AllDisks"} {
+		agent := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{agentv1.MachinePoolLabel: "workers", agentv1.MachinePoolNamespaceLabel: "team"}}}
+		if stated != "" {
+			agent.Annotations = map[string]string{agentv1.MachinePoolWipeAnnotation: stated}
+		}
+		leave(agent)
+		assert.Empty(t, takenBy(agent).Name)
+		assert.Equal(t, map[string]string{agentv1.MachinePoolWipeAnnotation: want}, agent.Annotations)
+	}
+}
+
 // A console that has a user switch autoscaling on takes replicas away, and states the bounds instead.
 func TestAPoolThatIsLeftToAnAutoscalerKeepsItsMachines(t *testing.T) {
 	r := newRack(t)
