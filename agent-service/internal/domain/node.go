@@ -22,6 +22,8 @@ type Node struct {
 	Ready bool `json:",omitempty"`
 	// WasReady is true where it has been Ready since the host was installed.
 	WasReady bool `json:",omitempty"`
+	// Own is true where it has been Seen since then. Without that, the others say nothing of whose Node it is: former versions took any Node of the name for the host's.
+	Own bool `json:",omitempty"`
 	// Certificates are those that were approved for it, the newest last.
 	Certificates []Certificate `json:",omitempty"`
 	// Addresses are those that the installed system reported last; none before its first report.
@@ -44,10 +46,10 @@ type Rejoin struct {
 // Lost is true from the loss of a certificate until there is another one.
 func (r Rejoin) Lost() bool { return !r.AskedAt.IsZero() }
 
-// Joined is true for a host of which it is known that the Node of its name is its own: it got a certificate for it, its cluster had the Node, or the installed system is up. Before, a Node of
+// Joined is true for a host of which it is known that the Node of its name is its own: it got a certificate for it, its cluster had the Node, or the installed system was up. Before, a Node of
 // that name is another machine's.
 func (h *Host) Joined() bool {
-	return len(h.Node.Certificates) > 0 || h.Node.Seen || h.Node.WasReady || lifecycle.WasInstalled(h.State)
+	return len(h.Node.Certificates) > 0 || h.Node.Own || lifecycle.WasInstalled(h.State) || h.Progress.Stage == lifecycle.StageDone
 }
 
 // Rejoins is true for a host whose kubelet gets a bootstrap token again: its cluster still has its Node, which is not Ready.

@@ -14,7 +14,8 @@ import (
 // NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Reports of the machine, and its certificates, are kept.
 func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
-		h.Node.WasReady = h.Node.WasReady || h.Node.Ready || node.Ready
+		h.Node.Own = h.Node.Own || node.Seen
+		h.Node.WasReady = h.Joined() && (h.Node.WasReady || h.Node.Ready) || node.Ready
 		h.Node.Name, h.Node.Seen, h.Node.Ready = node.Name, node.Seen, node.Ready
 	})
 }

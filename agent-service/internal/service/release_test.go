@@ -4,6 +4,7 @@
 package service_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // onBoth runs a test with SQLite and with PostgreSQL.
@@ -545,15 +547,38 @@ func TestAReleaseSaysWhetherTheHostHadJoined(t *testing.T) {
 	}{
 		"it was given its token":              {state: lifecycle.Failed, node: domain.Node{Name: "n"}},
 		"it got a certificate":                {state: lifecycle.Failed, node: domain.Node{Name: "n", Certificates: []domain.Certificate{{Name: "csr"}}}, want: true},
-		"its cluster had its Node":            {state: lifecycle.InstallingPendingUserAction, node: domain.Node{Name: "n", Seen: true}, want: true},
+		"its cluster had its Node":            {state: lifecycle.InstallingPendingUserAction, node: domain.Node{Name: "n", Seen: true, Own: true}, want: true},
 		"its system was up":                   {state: lifecycle.AddedToExistingCluster, node: domain.Node{Name: "n"}, want: true},
-		"its Node was Ready, and was deleted": {state: lifecycle.InstallingPendingUserAction, node: domain.Node{Name: "n", WasReady: true}, want: true},
+		"its Node was Ready, and was deleted": {state: lifecycle.InstallingPendingUserAction, node: domain.Node{Name: "n", WasReady: true, Own: true}, want: true},
+		"a former version saw a Node":         {state: lifecycle.InstallingInProgress, node: domain.Node{Name: "n", Seen: true, Ready: true, WasReady: true}},
 	} {
 		h := &domain.Host{ClusterID: "c", State: c.state, Node: c.node}
 		h.Leave(time.Now())
 		assert.Equal(t, c.want, !h.Release.Unjoined, name)
 		assert.Equal(t, "n", h.Release.NodeName, "its token is deleted: %s", name)
 	}
+}
+
+// A former version took the Node of another machine for that of a host which is being installed.
+func TestANodeThatAFormerVersionSawIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	require.NoError(t, w.store.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
+		require.NoError(t, tx.LockClusters(ctx, c.ID))
+		h, err := tx.Host(ctx, keys[0])
+		require.NoError(t, err)
+		h.Node = domain.Node{Name: "n", Seen: true, Ready: true, WasReady: true}
+		return tx.PutHost(ctx, h)
+	}))
+	w.Service = w.restart()
+	s := &server{testEnv: w, key: keys[0]}
+	require.False(t, s.host().Joined())
+	require.NoError(t, w.NoteNode(t.Context(), s.key, c.ID, domain.Node{Name: "n"}))
+	assert.Equal(t, domain.Node{Name: "n"}, s.host().Node)
+	require.NoError(t, w.NoteNode(t.Context(), s.key, c.ID, domain.Node{Name: "n", Seen: true}))
+	assert.True(t, s.host().Joined())
 }
 
 func TestAHostRemembersThatItsNodeWasReady(t *testing.T) {
@@ -566,7 +591,7 @@ func TestAHostRemembersThatItsNodeWasReady(t *testing.T) {
 		assert.Equal(t, before || ready, s.host().Node.WasReady)
 	}
 	w.Service = w.restart()
-	assert.Equal(t, domain.Node{Name: "n", Seen: true, WasReady: true}, s.host().Node)
+	assert.Equal(t, domain.Node{Name: "n", Seen: true, WasReady: true, Own: true}, s.host().Node)
 	_, err := w.UnbindHost(t.Context(), alice, s.key)
 	require.NoError(t, err)
 	assert.False(t, s.host().Node.WasReady)
