@@ -173,10 +173,10 @@ func (p Progress) Rebooted() bool {
 	return lifecycle.AfterReboot(p.Stage) || p.Percentage >= lifecycle.Percentage(lifecycle.StageRebooting)
 }
 
-// OwesLogs is true for the cluster that the host is bound to, and for the one that it left until it boots again: what is sent until then is of that installation. Logs belong
+// OwesLogs is true for the cluster that the host is bound to, and for the one that it left until it boots again, or has stopped the installation: what is sent until then is of that installation. Logs belong
 // to the cluster, and stay with it when the host is freed or deleted.
 func (h *Host) OwesLogs(clusterID string) bool {
-	return h.ClusterID == clusterID || h.ClusterID == "" && h.PreviousCluster == clusterID && h.State == lifecycle.UnbindingPendingUserAction
+	return h.ClusterID == clusterID || h.ClusterID == "" && h.PreviousCluster == clusterID && (h.State == lifecycle.UnbindingPendingUserAction || h.Release.Stopping)
 }
 
 // ForgetProgress drops the progress, and remembers an installation that ended.
