@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (s *machines) RegisterHost(ctx context.Context, r api.RegisterHostRequestOb
 		HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID, ImageGeneration: imageGeneration(c), Source: c.source,
 	})
 	if err != nil {
-		return nil, err
+		return nil, tryAgain(err, r.Body.BootID == "")
 	}
 	answer, err := s.registered(ctx, host)
 	if err != nil || !r.Body.Instructions {
@@ -54,6 +55,19 @@ func (s *machines) RegisterHost(ctx context.Context, r api.RegisterHostRequestOb
 		answer.Instructions = new(stepsOf(first))
 	}
 	return answer, nil
+}
+
+// refusedForNow are the reasons why a machine is not registered at the moment, and may be later.
+var refusedForNow = []string{"ClusterNotAccepting", "IdentityInUse"}
+
+// tryAgain is the refusal of a registration. Agents of assisted-service try again after a minute, but wait for ever after a conflict.
+func tryAgain(err error, assisted bool) error {
+	if refusal, is := errors.AsType[*domain.Error](err); assisted && is && slices.Contains(refusedForNow, refusal.Reason) {
+		later := *refusal
+		later.Kind, later.RetryAfter = domain.Unavailable, time.Minute
+		return &later
+	}
+	return err
 }
 
 // imageGeneration is of the image's token that a machine came with, 0 for others.

@@ -302,6 +302,32 @@ func TestAnAgentThatTheServiceLostRegistersAgain(t *testing.T) {
 	}
 }
 
+// TestAnAgentThatIsRefusedForNowTriesAgain: agents of assisted-service wait for ever after 409, and try again a minute after 503.
+func TestAnAgentThatIsRefusedForNowTriesAgain(t *testing.T) {
+	w := newTestEnv(t)
+	admin := w.person("root", "admins")
+	bound, cluster := w.boundFieldAgent(admin)
+	a := w.call(admin, "POST", "/infra-envs", map[string]any{"name": "late", "pull_secret": `{"auths":{}}`, "cluster_id": cluster})
+	require.Equal(t, http.StatusCreated, a.status, a.raw)
+	env, id := a.text("id"), uuid.NewString()
+	require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
+	require.Contains(t, bound.poll(), "container-image-availability")
+	late := newFieldAgent(w, env)
+	refused := late.register(id)
+	require.Equal(t, http.StatusServiceUnavailable, refused.status, refused.raw)
+	assert.Contains(t, refused.raw, "takes no hosts now")
+	assert.Equal(t, "60", refused.header.Get("Retry-After"))
+	ours := w.call(late.token, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": id, "boot_id": "1", "fingerprint": "f"})
+	assert.Equal(t, http.StatusConflict, ours.status, "our own try again, and stop what they write")
+	require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/cancel", nil).status)
+	require.Equal(t, http.StatusCreated, late.register(id).status)
+
+	w.ours(w.infraEnv(admin, "f"), id, "1") // its machine boots the image of this service, and then the former one again
+	inUse := late.register(id)
+	require.Equal(t, http.StatusServiceUnavailable, inUse.status, inUse.raw)
+	assert.Contains(t, inUse.raw, "another live machine")
+}
+
 // TestRefusalsHaveTheFormOfAssistedService: its clients do not read an answer whose code is of the other type.
 func TestRefusalsHaveTheFormOfAssistedService(t *testing.T) {
 	w := newTestEnv(t)
