@@ -291,7 +291,10 @@ func (o *Options) joiner(seed []byte, requests *requestcount.Counter, svc **serv
 	planes := func(ctx context.Context, by domain.Principal, id string) (*domain.ControlPlane, string, error) {
 		return (*svc).ControlPlane(ctx, by, id)
 	}
-	joiner := &workload.Joiner{Reader: reader, Planes: planes, Tokens: tokens, Now: time.Now}
+	note := func(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
+		return (*svc).NoteNode(ctx, key, clusterID, node)
+	}
+	joiner := &workload.Joiner{Reader: reader, Planes: planes, NoteNode: note, Tokens: tokens, Now: time.Now}
 	return tokens, joiner.Values, joiner.Rejoin, nil
 }
 

@@ -101,11 +101,6 @@ func (s *Machines) renderFirstBoot(ctx context.Context, h *domain.Host, c *domai
 		if values.Join, err = s.Join(ctx, h, c); err != nil {
 			return nil, "", fmt.Errorf("preparing host %s to join its cluster: %w", h.HostKey, err)
 		}
-		if values.Join != nil { // when the host is released, its cluster has to be rid of this Node
-			if err := s.NoteNode(ctx, h.HostKey, c.ID, domain.Node{Name: values.Join.NodeName}); err != nil {
-				return nil, "", err
-			}
-		}
 	}
 	data, contentType, err := firstboot.Render(image, values)
 	if err != nil { // it may quote secrets

@@ -48,7 +48,7 @@ type Options struct {
 	AgentSum     func(architecture string) (string, error)
 	// HostToken makes a token for the installed system of a host, nil for none.
 	HostToken func(ctx context.Context, h *domain.Host) (string, error)
-	// Join is nil without custom resources. So is Rejoin, for hosts whose kubelet lost its certificate.
+	// Join is nil without custom resources. So is Rejoin, for hosts whose kubelet lost its certificate. Join notes the Node that the host becomes (NoteNode) before it makes a token for it.
 	Join, Rejoin Join
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.

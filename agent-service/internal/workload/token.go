@@ -77,13 +77,15 @@ type Joiner struct {
 	Reader client.Reader
 	// Planes are the control planes that the service made.
 	Planes Planes
+	// NoteNode keeps the name of the Node that a host is to become, which its release goes by.
+	NoteNode func(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error
 	// Tokens of hosts.
 	Tokens Tokens
 	// Now tells the time.
 	Now func() time.Time
 }
 
-// Values are what the host joins its cluster with; nil where the cluster takes no nodes. The token is in the cluster when they are returned, unless the installation is to bring up
+// Values are what the host joins its cluster with; nil where the cluster takes no nodes. Its Node is noted first. The token is in the cluster when they are returned, unless the installation is to bring up
 // the control plane: then a Watcher makes it.
 func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
 	access, err := j.access(ctx, c)
@@ -91,6 +93,9 @@ func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) 
 		return nil, err
 	}
 	values, err := j.valuesOf(access, h, c)
+	if err == nil {
+		err = j.NoteNode(ctx, h.HostKey, c.ID, domain.Node{Name: values.NodeName})
+	}
 	if err != nil || c.ControlPlane.Awaits(h) {
 		return values, err
 	}

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +95,26 @@ func newTestEnv(t *testing.T, change func(*corev1.Secret)) *testEnv {
 	return w
 }
 
-func (w *testEnv) joiner() *Joiner { return &Joiner{Reader: w, Tokens: w.tokens, Now: time.Now} }
+func (w *testEnv) joiner() *Joiner {
+	return &Joiner{Reader: w, Tokens: w.tokens, Now: time.Now, NoteNode: func(context.Context, domain.HostKey, string, domain.Node) error { return nil }}
+}
+
+// The release of a host deletes its token where it knows of its Node: the service may end once the token is there.
+func TestANodeIsNotedBeforeItsTokenIsMade(t *testing.T) {
+	w := newTestEnv(t, nil)
+	h, j := host("Worker-1"), w.joiner()
+	h.ClusterID = w.cluster.ID
+	var noted []string
+	j.NoteNode = func(_ context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
+		noted = append(noted, key.String(), clusterID, node.Name)
+		return errors.New("the database is away")
+	}
+	_, err := j.Values(t.Context(), h, w.cluster)
+	require.ErrorContains(t, err, "the database is away")
+	assert.Equal(t, []string{h.String(), h.ClusterID, "worker-1"}, noted)
+	err = w.Get(t.Context(), types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + w.tokens.ID(h)}, &corev1.Secret{})
+	assert.True(t, apierrors.IsNotFound(err), "%v", err)
+}
 
 // The join credentials of a host are complete, and the same at each request; their token is in the cluster each time.
 func TestAHostGetsATokenOfItsOwn(t *testing.T) {
