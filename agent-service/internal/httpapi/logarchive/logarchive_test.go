@@ -124,20 +124,45 @@ func TestDownloadsOfLogsTakeTurns(t *testing.T) {
 	}
 }
 
-// A client that takes nothing of what is sent does not keep its turn.
+// A client that takes nothing of what is sent, or a little at a time for ever, does not keep its turn.
 func TestADownloadThatStallsEnds(t *testing.T) {
-	ended := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		out := paced(w)
-		out.stall = 50 * time.Millisecond
-		_, err := out.Write(make([]byte, 64<<20))
-		ended <- err
-	}))
-	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	require.NoError(t, err)
-	response, err := server.Client().Do(request)
-	require.NoError(t, err)
-	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
-	require.NoError(t, response.Body.Close())
+	for name, c := range map[string]struct {
+		stall, whole time.Duration
+		// take reads of the answer until it ends.
+		take func(t *testing.T, answer io.Reader)
+	}{
+		"nothing is taken": {50 * time.Millisecond, time.Hour, func(*testing.T, io.Reader) {}},
+		"a little is taken for ever": {time.Hour, 200 * time.Millisecond, func(t *testing.T, answer io.Reader) {
+			ticks := time.NewTicker(time.Millisecond)
+			defer ticks.Stop()
+			for {
+				if _, err := io.CopyN(io.Discard, answer, 16<<10); err != nil {
+					return
+				}
+				select {
+				case <-t.Context().Done():
+					return
+				case <-ticks.C:
+				}
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				out := paced(w)
+				out.stall, out.whole = c.stall, c.whole
+				_, err := out.Write(make([]byte, 64<<20))
+				ended <- err
+			}))
+			defer server.Close()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			require.NoError(t, err)
+			response, err := server.Client().Do(request)
+			require.NoError(t, err)
+			c.take(t, response.Body)
+			require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+			require.NoError(t, response.Body.Close())
+		})
+	}
 }
