@@ -11,11 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -152,6 +155,30 @@ func TestALostClusterNeedsItsImageSetNoMore(t *testing.T) {
 			assert.Equal(t, []string{c.version, "multi"}, []string{seen.version, seen.architecture})
 		})
 	}
+}
+
+// A kubeconfig that may not be read keeps the cluster from coming back, and the object from nothing else: its user reads why, and can delete it.
+func TestALostClusterWhoseKubeconfigMayNotBeReadSaysSo(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), hiveextv1.AddToScheme(scheme)))
+	deployment := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue", UID: "c"}}
+	install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "blue"}, Spec: hiveextv1.AgentClusterInstallSpec{
+		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}, ClusterMetadata: &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "blue-admin-kubeconfig"}},
+	}}
+	hivev1.SetCondition(&install.Status.Conditions, hivev1.Condition{Type: hivev1.ClusterInstallCompleted, Status: corev1.ConditionTrue}, metav1.Now())
+	objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(deployment, install).WithStatusSubresource(install).
+		WithIndex(install, deploymentIndex, func(client.Object) []string { return []string{"n/blue"} }).Build()
+	forbidden := interceptor.NewClient(objects, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if _, secret := object.(*corev1.Secret); secret {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no"))
+		}
+		return c.Get(ctx, key, object, options...)
+	}})
+	seen, err := New(Deps{Client: objects, Live: forbidden, Service: lost{}}).observe(t.Context(), client.ObjectKeyFromObject(install))
+	require.NoError(t, err)
+	require.Equal(t, "SecretForbidden", domain.ReasonOf(seen.obstacle))
+	assert.Equal(t, domain.Invalid, domain.KindOf(seen.obstacle))
+	assert.ErrorContains(t, seen.obstacle, "blue-admin-kubeconfig")
 }
 
 // lost knows no cluster.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
@@ -25,9 +26,14 @@ func (r *Reconciler) observeLoss(ctx context.Context, seen *snapshot) error {
 	}
 	completed := hivev1.FindCondition(seen.install.Status.Conditions, hivev1.ClusterInstallCompleted)
 	seen.restored = &domain.Restored{InstalledAt: completed.LastTransitionTime.UTC()}
-	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: seen.install.Namespace, Name: seen.install.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, secret)
-	if client.IgnoreNotFound(err) != nil {
+	secret, name := &corev1.Secret{}, seen.install.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: seen.install.Namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsForbidden(err) && seen.obstacle == nil:
+		seen.obstacle = domain.Refuse(domain.Invalid, "SecretForbidden", "the service lost its data, and the Secret %q with the kubeconfig of the cluster may not be read: bind the ClusterRole agent-service-secrets in namespace %s",
+			name, seen.install.Namespace)
+	case apierrors.IsForbidden(err): // it says something else first
+	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading the kubeconfig of AgentClusterInstall %s: %w", seen.key, err)
 	}
 	seen.restored.Kubeconfig = string(secret.Data[hivev1.SecretKeyKubeconfig])
