@@ -47,7 +47,7 @@ const conditionPreparationFailed = "LastInstallationPreparationFailed"
 // status is what to say of a cluster.
 func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterInstallStatus {
 	said := *seen.install.Status.DeepCopy()
-	conditions := []hivev1.Condition{synced(seen.obstacle), ignored(&seen.install.Spec)}
+	conditions := []hivev1.Condition{synced(seen.obstacle), ignored(seen.install)}
 	switch {
 	case seen.cluster == nil && agentctl.WasInstalled(seen.install):
 		// The status of a cluster that the service lost stays: the cluster is restored from it.

@@ -16,9 +16,13 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
+// overridesAnnotation has assisted-service change the install configuration, which is none of what is installed here.
+const overridesAnnotation = "agent-install.openshift.io/install-config-overrides"
+
 // ignored lists what a user states and the service does not carry out.
-func ignored(spec *hiveextv1.AgentClusterInstallSpec) hivev1.Condition {
-	var fields []string
+func ignored(install *hiveextv1.AgentClusterInstall) hivev1.Condition {
+	var fields, said []string
+	spec := &install.Spec
 	for _, f := range []struct {
 		name   string
 		stated bool
@@ -36,10 +40,16 @@ func ignored(spec *hiveextv1.AgentClusterInstallSpec) hivev1.Condition {
 			fields = append(fields, f.name)
 		}
 	}
-	if len(fields) == 0 {
+	if len(fields) > 0 {
+		said = append(said, "These fields of the spec have no effect: "+strings.Join(fields, ", "))
+	}
+	if _, stated := install.Annotations[overridesAnnotation]; stated {
+		said = append(said, "The annotation "+overridesAnnotation+" has no effect")
+	}
+	if len(said) == 0 {
 		return condition(conditionIgnored, corev1.ConditionFalse, reasonAllApplied, "No field of the spec is without an effect")
 	}
-	return condition(conditionIgnored, corev1.ConditionTrue, reasonWithoutEffect, "These fields of the spec have no effect: "+strings.Join(fields, ", "))
+	return condition(conditionIgnored, corev1.ConditionTrue, reasonWithoutEffect, strings.Join(said, ". "))
 }
 
 // encrypts is true for what asks for encryption: objects that went through the kind of assisted-service have enableOn none.

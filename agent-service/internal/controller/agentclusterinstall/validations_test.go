@@ -49,6 +49,21 @@ func TestIgnoredFieldsAreNamed(t *testing.T) {
 	}
 }
 
+func TestAnIgnoredAnnotationIsNamed(t *testing.T) {
+	for mirrors, want := range map[bool]string{
+		false: "The annotation agent-install.openshift.io/install-config-overrides has no effect",
+		true:  "These fields of the spec have no effect: mirrorRegistryRef. The annotation agent-install.openshift.io/install-config-overrides has no effect",
+	} {
+		install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"agent-install.openshift.io/install-config-overrides": `{"fips":true}`}}}
+		if mirrors {
+			install.Spec.MirrorRegistryRef = &hiveextv1.ObjectReference{}
+		}
+		c := hivev1.FindCondition(status(&snapshot{install: install}, "http://muster", metav1.Now()).Conditions, conditionIgnored)
+		assert.Equal(t, corev1.ConditionTrue, c.Status)
+		assert.Equal(t, want, c.Message)
+	}
+}
+
 var (
 	ignoredFields = []string{
 		"arbiter", "compute", "controlPlane", "diskEncryption", "external", "ignitionEndpoint", "loadBalancer", "manifestsConfigMapRef", "manifestsConfigMapRefs", "mastersSchedulable",
