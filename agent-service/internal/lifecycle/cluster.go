@@ -27,11 +27,6 @@ type Roster struct {
 	Completed bool
 }
 
-// ClusterStates are all states of clusters.
-var ClusterStates = []ClusterState{
-	ClusterInsufficient, ClusterReady, ClusterPreparing, ClusterInstalling, ClusterFinalizing, ClusterInstalled, ClusterAddingHosts, ClusterFailed, ClusterCancelled,
-}
-
 // Accepts is true for clusters that hosts can be bound to.
 func Accepts(s ClusterState) bool {
 	return slices.Contains([]ClusterState{ClusterInsufficient, ClusterReady, ClusterAddingHosts, ClusterInstalled}, s)
