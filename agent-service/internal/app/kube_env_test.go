@@ -475,7 +475,12 @@ func withSystem(t *testing.T) func(*Options) {
 
 func withCountedSystem(t *testing.T, downloads *atomic.Int64) func(*Options) {
 	t.Helper()
-	list, err := json.Marshal([]agentproto.OSImage{system(t, downloads)})
+	return withImage(t, system(t, downloads))
+}
+
+func withImage(t *testing.T, image agentproto.OSImage) func(*Options) {
+	t.Helper()
+	list, err := json.Marshal([]agentproto.OSImage{image})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "os.json")
 	require.NoError(t, os.WriteFile(path, list, 0o600))

@@ -182,6 +182,31 @@ func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
 	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbindingPendingUserAction)
 }
 
+// A machine whose cluster is deleted while its disk is written still runs the discovery image: it stops, is wiped and is free without its user.
+func TestAMachineThatIsWrittenIsFreeWhenItsClusterGoes(t *testing.T) {
+	t.Parallel()
+	image := system(t, &atomic.Int64{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(make([]byte, 1<<10))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	image.URL = server.URL + "/os.img"
+	c := newCluster(t, withImage(t, image))
+	bootstrappers(c)
+	m := c.boot(c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} }), 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bound(agent, deployment)
+	c.until(agent, "its disk is written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+	require.NoError(t, c.user.Delete(t.Context(), deployment))
+	c.gone(deployment)
+	c.until(agent, "the machine is free", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) })
+	assert.Equal(t, 1, m.received(api.StepTypeWipeDisk))
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)
+}
+
 // What a cluster knows of a machine is shown, and goes when the machine is released: pods leave as far as they may, the Node is deleted, open certificate requests are denied.
 func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	t.Parallel()
