@@ -290,7 +290,7 @@ func TestAnUnknownMachineBecomesAHost(t *testing.T) {
 	h := w.host("node-00001")
 
 	assert.Equal(t, demo.MAC(1, 0), h.Spec.BootMACAddress)
-	assert.False(t, h.HasBMC())
+	assert.Nil(t, h.Spec.BMC)
 	assert.True(t, h.Spec.Online)
 	assert.Equal(t, "x86_64", h.Spec.Architecture)
 	assert.Equal(t, metal3v1.DiscoveryPausedValue, h.Annotations[metal3v1.PausedAnnotation])
