@@ -8,11 +8,6 @@ import (
 	"strings"
 )
 
-// HasBMC reports whether the host names a management controller or credentials. Empty strings name neither.
-func (h *BareMetalHost) HasBMC() bool {
-	return h.Spec.BMC != nil && (h.Spec.BMC.Address != "" || h.Spec.BMC.CredentialsName != "")
-}
-
 // HasPowerControl reports whether the host's power can be switched: only with both an address and credentials of a
 // management controller. A host without power control is never powered on, powered off or rebooted.
 func (h *BareMetalHost) HasPowerControl() bool {
