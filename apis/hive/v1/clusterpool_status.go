@@ -86,16 +86,14 @@ type ClusterPoolStatus struct {
 }
 
 // OperationKind says what an operation does.
-// +kubebuilder:validation:Enum=Create;Delete;Withdraw
+// +kubebuilder:validation:Enum=Create;Delete
 type OperationKind string
 
 const (
 	// OperationCreate creates a namespace and the ClusterDeployment in it.
 	OperationCreate OperationKind = "Create"
-	// OperationDelete deletes a ClusterDeployment.
+	// OperationDelete deletes a ClusterDeployment, or makes sure that one whose creation was refused is never created.
 	OperationDelete OperationKind = "Delete"
-	// OperationWithdraw makes sure that a cluster whose creation was refused is never created.
-	OperationWithdraw OperationKind = "Withdraw"
 )
 
 // ClusterPoolOperation is one creation or deletion that was decided.
@@ -106,7 +104,7 @@ type ClusterPoolOperation struct {
 	// +required
 	Namespace string `json:"namespace"`
 
-	// kind says what is done: Create, Delete, or Withdraw (make sure that a cluster whose creation was refused is never created).
+	// kind says what is done: Create, or Delete, which also makes sure that a cluster whose creation was refused is never created.
 	// +required
 	Kind OperationKind `json:"kind"`
 

@@ -18,7 +18,7 @@ import (
 type ClusterPoolOperationApplyConfiguration struct {
 	// namespace of the cluster, which is also the name of its ClusterDeployment.
 	Namespace *string `json:"namespace,omitempty"`
-	// kind says what is done: Create, Delete, or Withdraw (make sure that a cluster whose creation was refused is never created).
+	// kind says what is done: Create, or Delete, which also makes sure that a cluster whose creation was refused is never created.
 	Kind *hivev1.OperationKind `json:"kind,omitempty"`
 	// clusterName is the spec.clusterName that a cluster to be created gets.
 	ClusterName *string `json:"clusterName,omitempty"`
