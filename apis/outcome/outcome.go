@@ -76,3 +76,11 @@ func Reconciler[Request comparable](r reconcile.TypedReconciler[Request]) reconc
 func IsGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
+
+// IgnoreGone returns nil for an error that says that an object is not there, as IsGone does, and any other error as it is.
+func IgnoreGone(err error) error {
+	if IsGone(err) {
+		return nil
+	}
+	return err
+}

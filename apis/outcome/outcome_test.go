@@ -81,4 +81,7 @@ func TestAKindThatIsNotServedIsNotGone(t *testing.T) {
 	assert.True(t, outcome.IsGone(apierrors.NewNotFound(resource, "c")))
 	assert.False(t, outcome.IsGone(faultinject.NotServed(resource)))
 	assert.False(t, outcome.IsGone(nil))
+	require.NoError(t, outcome.IgnoreGone(apierrors.NewNotFound(resource, "c")))
+	require.NoError(t, outcome.IgnoreGone(nil))
+	require.Error(t, outcome.IgnoreGone(faultinject.NotServed(resource)))
 }
