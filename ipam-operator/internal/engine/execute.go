@@ -190,7 +190,7 @@ func isUnanswered(err error) bool {
 // holder reads the object that has the name of an address; nil means that there is none.
 func (e *executor) holder(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPAddress, error) {
 	holder := &ipamv1.IPAddress{}
-	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(address), holder); apierrors.IsNotFound(err) {
+	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(address), holder); outcome.IsGone(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPAddress %s: %w", address.Name, err)
@@ -233,7 +233,7 @@ func (e *executor) adopt(ctx context.Context, subject *Subject, action allocate.
 	if apierrors.IsNotFound(err) {
 		err = e.Live.Get(ctx, key, address)
 	}
-	if apierrors.IsNotFound(err) {
+	if outcome.IsGone(err) {
 		// It is gone and the watch has not shown it: the next pass finds the claim without address.
 		e.Index.Forget(indexKey(key))
 		return fmt.Errorf("adopting IPAddress %s: %w", key, err)
@@ -353,8 +353,8 @@ func (e *executor) setFinalizer(ctx context.Context, subject *Subject, on bool) 
 	if err == nil {
 		e.records.wrote(subject.Object)
 	}
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return client.IgnoreNotFound(err)
+	if err == nil || apierrors.IsConflict(err) || outcome.IsGone(err) {
+		return outcome.IgnoreGone(err)
 	}
 	return fmt.Errorf("writing the finalizers of %s %s: %w", subject.Kind, subject.Key(), err)
 }
@@ -412,7 +412,7 @@ func (e *executor) noteRelease(ctx context.Context, subject *Subject, address al
 		return fmt.Errorf("writing the patch of IPAddress %s: %w", address.Name, err)
 	}
 	err = e.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("writing the release of IPAddress %s: %w", address.Name, err)
 	}
 	return nil
@@ -440,7 +440,7 @@ func (e *executor) refuse(ctx context.Context, subject *Subject, refusal allocat
 	subject.AlreadyRefused = func(refusal allocate.Refuse) bool { return e.records.refused(subject.Key(), subject.UID(), refusal) }
 	wrote, err := e.Kind.Refuse(ctx, subject, why, refusal)
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return outcome.IgnoreGone(err)
 	}
 	if why == allocate.WhyExhausted {
 		e.Line.Enter(subject.queue(), subject.waiter())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
 
@@ -178,7 +179,7 @@ func (o *observer) unseen(ctx context.Context, subject *Subject) ([]allocate.Add
 func (o *observer) live(ctx context.Context, subject *Subject, name string) (*ipamv1.IPAddress, error) {
 	address := &ipamv1.IPAddress{}
 	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: name}
-	if err := o.Live.Get(ctx, key, address); apierrors.IsNotFound(err) {
+	if err := o.Live.Get(ctx, key, address); outcome.IsGone(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPAddress %s: %w", key, err)

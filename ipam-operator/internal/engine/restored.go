@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
 
@@ -79,7 +79,7 @@ func Has(ctx context.Context, reader client.Reader, address *ipamv1.IPAddress, c
 		return false, nil
 	}
 	pool, key := &ipamv1.IPPool{}, types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}
-	if err := reader.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, pool); outcome.IsGone(err) {
 		return address.DeletionTimestamp.IsZero(), nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading IPPool %s: %w", key, err)

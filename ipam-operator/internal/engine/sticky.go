@@ -9,13 +9,13 @@ import (
 	"net/netip"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
@@ -36,7 +36,7 @@ func (o *observer) former(ctx context.Context, s *allocate.Snapshot, subject *Su
 	}
 	for _, key := range candidates {
 		live := &ipamv1.IPAddress{}
-		if err := o.Live.Get(ctx, key, live); apierrors.IsNotFound(err) {
+		if err := o.Live.Get(ctx, key, live); outcome.IsGone(err) {
 			continue
 		} else if err != nil {
 			return fmt.Errorf("reading IPAddress %s: %w", key, err)
@@ -85,7 +85,7 @@ func (o *observer) checkIntended(ctx context.Context, subject *Subject, pool *ip
 	}
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: allocate.AddressName(pool.Spec.NamePrefix, ip)}
 	err := o.Live.Get(ctx, key, &ipamv1.IPAddress{})
-	if apierrors.IsNotFound(err) {
+	if outcome.IsGone(err) {
 		o.waits.forgetAddress(space.Record{Key: indexKey(key), IP: ip})
 		return nil
 	}

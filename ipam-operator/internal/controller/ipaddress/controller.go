@@ -130,7 +130,7 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (po
 	if apierrors.IsNotFound(err) {
 		err = r.Releaser.Reader.Get(ctx, key, pool)
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return nil, false, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
 	name := client.ObjectKeyFromObject(address)
@@ -159,7 +159,7 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 	// Another pass may have released it already, and the cache may be behind.
 	live := &ipamv1.IPAddress{}
 	if err := r.Releaser.Reader.Get(ctx, client.ObjectKeyFromObject(address), live); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, outcome.IgnoreGone(err)
 	}
 	if live.UID != address.UID {
 		return ctrl.Result{}, nil

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
@@ -77,7 +78,7 @@ func (r *Reconciler) noteCluster(ctx context.Context, address *ipamv1.IPAddress)
 	after := address.DeepCopy()
 	delete(after.Annotations, ipamv1.ClusterAbsentAnnotation)
 	patch := client.MergeFromWithOptions(address, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, after, patch, client.FieldOwner(engine.FieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, after, patch, client.FieldOwner(engine.FieldOwner)); outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("marking IPAddress %s: %w", name, err)
 	}
 	*address = *after

@@ -219,7 +219,7 @@ func (k *claims) Refuse(ctx context.Context, s *engine.Subject, why allocate.Why
 func (k *claims) Retract(ctx context.Context, s *engine.Subject, name string) error {
 	key := types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: name}
 	address := object(k.kinds.Address)
-	if err := k.live.Get(ctx, key, address); apierrors.IsNotFound(err) {
+	if err := k.live.Get(ctx, key, address); outcome.IsGone(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("reading address %s: %w", key, err)
@@ -235,7 +235,7 @@ func (k *claims) remove(ctx context.Context, address *unstructured.Unstructured)
 	key, uid := client.ObjectKeyFromObject(address), address.GetUID()
 	if address.GetDeletionTimestamp().IsZero() {
 		err := k.client.Delete(ctx, address, client.Preconditions{UID: &uid})
-		if apierrors.IsNotFound(err) {
+		if outcome.IsGone(err) {
 			return nil
 		}
 		if err != nil {
@@ -266,7 +266,7 @@ func (k *claims) unprotect(ctx context.Context, address *unstructured.Unstructur
 		return fmt.Errorf("writing the patch of address %s: %w", key, err)
 	}
 	err = k.client.Patch(ctx, address, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldOwner))
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("removing the finalizer of address %s: %w", key, err)
 	}
 	return nil

@@ -54,7 +54,7 @@ func (r *Reconciler) createClaim(ctx context.Context, claim, child *ipamv1.IPCla
 // updateClaim changes the metadata of an IPClaim.
 func (r *Reconciler) updateClaim(ctx context.Context, do setplan.UpdateClaim) error {
 	patch := client.MergeFromWithOptions(do.Before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, do.After.DeepCopy(), patch, client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, do.After.DeepCopy(), patch, client.FieldOwner(FieldOwner)); outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("changing IPClaim %s: %w", do.After.Name, err)
 	}
 	return nil
@@ -76,7 +76,7 @@ func (r *Reconciler) report(ctx context.Context, claim *ipamv1.IPClaim, report *
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, claim, patch, client.FieldOwner(FieldOwner)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status of IPClaim %s: %w", claim.Name, err))
+		return outcome.IgnoreGone(fmt.Errorf("writing the status of IPClaim %s: %w", claim.Name, err))
 	}
 	r.tell(ctx, before, claim)
 	return nil

@@ -150,7 +150,7 @@ func withOwnMetadata(shared *ipamv1.IPPool) *ipamv1.IPPool {
 
 // outcome is the error of a pass that could not write. After a conflict, the event of the other client's write is on the way.
 func (r *Reconciler) outcome(err error) error {
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = outcome.IgnoreGone(err); err != nil {
 		return outcome.Pace(fmt.Errorf("writing the pool: %w", err), r.StatusInterval)
 	}
 	return nil

@@ -61,7 +61,7 @@ func (r *Reconciler) releaseClaim(ctx context.Context, claim dataplan.Claim) err
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, claim.Object, patch, client.FieldOwner(FieldOwner))); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Patch(ctx, claim.Object, patch, client.FieldOwner(FieldOwner))); err != nil {
 		return fmt.Errorf("removing the finalizer of %s %s: %w", claim.Kind, claim.GetName(), err)
 	}
 	return nil
@@ -69,7 +69,7 @@ func (r *Reconciler) releaseClaim(ctx context.Context, claim dataplan.Claim) err
 
 func (r *Reconciler) deleteClaim(ctx context.Context, claim dataplan.Claim) error {
 	uid := claim.GetUID()
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, claim.Object, client.Preconditions{UID: &uid})); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Delete(ctx, claim.Object, client.Preconditions{UID: &uid})); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", claim.Kind, claim.GetName(), err)
 	}
 	return nil
@@ -82,7 +82,7 @@ func (r *Reconciler) adoptClaim(ctx context.Context, do dataplan.AdoptClaim) err
 	claim.SetOwnerReferences([]metav1.OwnerReference{do.Owner})
 	controllerutil.AddFinalizer(claim.Object, infrav1.DataFinalizer)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, claim.Object, patch, client.FieldOwner(FieldOwner))); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Patch(ctx, claim.Object, patch, client.FieldOwner(FieldOwner))); err != nil {
 		return fmt.Errorf("adopting %s %s: %w", claim.Kind, claim.GetName(), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Adopted a claim by its name", claim.Kind, claim.GetName())
@@ -93,7 +93,7 @@ func (r *Reconciler) adoptClaim(ctx context.Context, do dataplan.AdoptClaim) err
 func (r *Reconciler) deleteData(ctx context.Context, data *infrav1.Metal3Data) error {
 	ctrl.LoggerFrom(ctx).Info("Deleted the data of a claim that is gone", "Metal3DataClaim", data.Spec.Claim.Name)
 	err := r.Client.Delete(ctx, data, client.Preconditions{UID: &data.UID})
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = outcome.IgnoreGone(err); err != nil {
 		return fmt.Errorf("deleting Metal3Data %s: %w", data.Name, err)
 	}
 	return nil
@@ -104,7 +104,7 @@ func (r *Reconciler) releaseData(ctx context.Context, data *infrav1.Metal3Data) 
 	before := data.DeepCopy()
 	data.Finalizers = dataplan.WithoutOurs(data.Finalizers)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, data, patch, client.FieldOwner(FieldOwner))); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Patch(ctx, data, patch, client.FieldOwner(FieldOwner))); err != nil {
 		return fmt.Errorf("removing the finalizer of Metal3Data %s: %w", data.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Data is gone", "index", data.Spec.Index)
@@ -172,7 +172,7 @@ func (r *Reconciler) report(ctx context.Context, data *infrav1.Metal3Data, decis
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, data, patch, client.FieldOwner(FieldOwner)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status of Metal3Data %s: %w", data.Name, err))
+		return outcome.IgnoreGone(fmt.Errorf("writing the status of Metal3Data %s: %w", data.Name, err))
 	}
 	r.note(data, decision.Why)
 	switch {

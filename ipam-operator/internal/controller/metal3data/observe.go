@@ -113,7 +113,7 @@ func (r *Reconciler) observeClaim(ctx context.Context, s *dataplan.Snapshot) err
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		claim := &infrav1.Metal3DataClaim{}
 		err := reader.Get(ctx, key, claim)
-		if client.IgnoreNotFound(err) != nil {
+		if outcome.IgnoreGone(err) != nil {
 			return fmt.Errorf("reading Metal3DataClaim %s: %w", key, err)
 		}
 		if err == nil && dataplan.Belongs(s.Data, claim) {

@@ -10,11 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-io/muster/apis/faultinject"
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
 
@@ -57,4 +61,20 @@ func TestDataIsGoneOnlyWhereItsKindIsServed(t *testing.T) {
 	}
 	require.NoError(t, live(apierrors.NewNotFound(kind, "t-0")))
 	require.Error(t, live(faultinject.NotServed(kind)))
+}
+
+// TestDataLosesItsClaimOnlyWhereClaimsAreServed has a cache that does not show the claim of data: data without a claim is deleted, and gives back its addresses.
+func TestDataLosesItsClaimOnlyWhereClaimsAreServed(t *testing.T) {
+	kind := schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3dataclaims"}
+	observe := func(err error) error {
+		cache := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return apierrors.NewNotFound(kind, "c")
+			},
+		}).Build()
+		r := &Reconciler{Deps: Deps{Client: cache, Live: answering{err: err}}}
+		return r.observeClaim(t.Context(), &dataplan.Snapshot{Data: &infrav1.Metal3Data{}})
+	}
+	require.NoError(t, observe(apierrors.NewNotFound(kind, "c")))
+	require.Error(t, observe(faultinject.NotServed(kind)))
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
@@ -37,7 +38,7 @@ func (r *Reconciler) data(ctx context.Context, claim *infrav1.Metal3DataClaim, n
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		data := &infrav1.Metal3Data{}
 		err := reader.Get(ctx, key, data)
-		if client.IgnoreNotFound(err) != nil {
+		if outcome.IgnoreGone(err) != nil {
 			return nil, fmt.Errorf("reading Metal3Data %s: %w", key, err)
 		}
 		if err == nil && dataplan.Belongs(data, claim) {
@@ -173,7 +174,7 @@ func (r *Reconciler) refuse(ctx context.Context, claim *infrav1.Metal3DataClaim,
 
 func (r *Reconciler) patchStatus(ctx context.Context, claim, before *infrav1.Metal3DataClaim) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, claim, patch, client.FieldOwner(FieldOwner))); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Status().Patch(ctx, claim, patch, client.FieldOwner(FieldOwner))); err != nil {
 		return fmt.Errorf("writing the status of Metal3DataClaim %s: %w", claim.Name, err)
 	}
 	return nil
@@ -233,7 +234,7 @@ func (r *Reconciler) delete(ctx context.Context, data *infrav1.Metal3Data) error
 	if !data.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, data, client.Preconditions{UID: &data.UID})); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Delete(ctx, data, client.Preconditions{UID: &data.UID})); err != nil {
 		return fmt.Errorf("deleting Metal3Data %s: %w", data.Name, err)
 	}
 	return nil
@@ -250,7 +251,7 @@ func (r *Reconciler) finalize(ctx context.Context, claim *infrav1.Metal3DataClai
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, claim, patch, client.FieldOwner(FieldOwner))); err != nil {
+	if err := outcome.IgnoreGone(r.Client.Patch(ctx, claim, patch, client.FieldOwner(FieldOwner))); err != nil {
 		return fmt.Errorf("writing the finalizers of Metal3DataClaim %s: %w", claim.Name, err)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = r.report(ctx, template, data)
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(outcome.Pace(err, r.StatusInterval))
+	return ctrl.Result{}, outcome.IgnoreGone(outcome.Pace(err, r.StatusInterval))
 }
 
 // data lists the data of a template. For a template that is being deleted, it asks the API server.
