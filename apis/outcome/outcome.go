@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -83,4 +84,11 @@ func IgnoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// IsRefused reports whether the API server took no such write, by its schema, a quota, a policy or its rights, and will most likely not take it the next time either.
+// A namespace that is being deleted takes no objects: that ends with the namespace, and is no refusal.
+func IsRefused(err error) bool {
+	refused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+	return refused && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

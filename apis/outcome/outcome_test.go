@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -84,4 +86,27 @@ func TestAKindThatIsNotServedIsNotGone(t *testing.T) {
 	require.NoError(t, outcome.IgnoreGone(apierrors.NewNotFound(resource, "c")))
 	require.NoError(t, outcome.IgnoreGone(nil))
 	require.Error(t, outcome.IgnoreGone(faultinject.NotServed(resource)))
+}
+
+func TestARefusalIsNoFailure(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	terminating := apierrors.NewForbidden(pods, "a", errors.New("the namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":                          {},
+		"a schema":                      {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), want: true},
+		"a quota or a policy":           {err: fmt.Errorf("creating: %w", apierrors.NewForbidden(pods, "a", errors.New("exceeded quota"))), want: true},
+		"a request that cannot be read": {err: apierrors.NewBadRequest("unknown field"), want: true},
+		"one that is too large":         {err: apierrors.NewRequestEntityTooLargeError("limit is 3145728"), want: true},
+		"a namespace that is deleted":   {err: terminating},
+		"a conflict":                    {err: apierrors.NewConflict(pods, "a", errors.New("it changed"))},
+		"throttling":                    {err: apierrors.NewTooManyRequests("wait", 1)},
+		"an API server that is away":    {err: apierrors.NewServiceUnavailable("a moment")},
+		"a kind that is not served":     {err: faultinject.NotServed(pods)},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, outcome.IsRefused(c.err)) })
+	}
 }
