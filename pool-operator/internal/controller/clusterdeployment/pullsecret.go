@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
@@ -43,7 +44,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, cluster *hivev1.Cluster
 	} else {
 		err = r.Client.Patch(ctx, copied, before, FieldOwner)
 	}
-	if refused(err) {
+	if outcome.IsRefused(err) {
 		return &provision.Problem{Reason: provision.ReasonRefused, Message: fmt.Sprintf("the Secret %s was refused: %v", copied.Name, err)}
 	}
 	if err != nil {

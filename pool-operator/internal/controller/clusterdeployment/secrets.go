@@ -9,12 +9,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -63,16 +63,11 @@ func (r *Reconciler) applySecret(ctx context.Context, cluster *hivev1.ClusterDep
 	secret := corev1ac.Secret(name, cluster.Namespace).WithOwnerReferences(owner).
 		WithAnnotations(map[string]string{AccessAnnotation: id}).WithType(kind).WithData(data)
 	err := r.Client.Apply(ctx, secret, FieldOwner, client.ForceOwnership)
-	if refused(err) {
+	if outcome.IsRefused(err) {
 		return &provision.Problem{Reason: provision.ReasonRefused, Message: fmt.Sprintf("the Secret %s was refused: %v", name, err)}
 	}
 	if err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, name, err)
 	}
 	return nil
-}
-
-// refused says whether the API server said no, as for a quota, an admission policy or an immutable Secret, and may say so the next time. In a namespace that is being deleted, so is the cluster.
-func refused(err error) bool {
-	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
@@ -107,10 +108,7 @@ func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPo
 
 // refused says whether an answer of the API server will be the same next time.
 func refused(err error) bool {
-	if errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) || errors.Is(err, errNoInstaller) || meta.IsNoMatchError(err) {
-		return true
-	}
-	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) || errors.Is(err, errNoInstaller) || meta.IsNoMatchError(err) || outcome.IsRefused(err)
 }
 
 // reasonOf is the API server's sentence.

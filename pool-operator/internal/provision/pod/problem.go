@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -127,7 +127,7 @@ func refusal(what string, ref provision.ClusterRef, err error) *provision.Proble
 	if problem, ok := errors.AsType[*provision.Problem](err); ok {
 		return problem
 	}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+	if outcome.IsRefused(err) {
 		return &provision.Problem{Reason: provision.ReasonRefused,
 			Message: fmt.Sprintf("%s the pod of hosted cluster %s was refused: %v", what, ref, err)}
 	}
