@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reserve"
 )
@@ -111,7 +112,7 @@ func (r *Reconciler) explain(ctx context.Context, o *observation, d *inventory.D
 	case errors.Is(err, errNameTaken):
 		refuse(metal3v1.RefusedNameTaken)
 		return nil
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+	case outcome.IsRefused(err):
 		refuse(metal3v1.RefusedHostRejected)
 		return nil
 	case errors.Is(err, reserve.ErrSoon), apierrors.IsConflict(err):
