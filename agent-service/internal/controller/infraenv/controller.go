@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +24,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // infraEnvKind is how the owner references of Agents name InfraEnvs.
@@ -152,7 +152,7 @@ func (r *Reconciler) adopt(ctx context.Context, infraEnv *agentv1.InfraEnv) erro
 		after := before.DeepCopy()
 		after.OwnerReferences = append(after.OwnerReferences, metav1.OwnerReference{APIVersion: agentv1.GroupVersion.String(), Kind: infraEnvKind, Name: infraEnv.Name, UID: infraEnv.UID})
 		err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // by a schema, or by a policy of users: one Agent keeps the others from nothing
+		if outcome.IsRefused(err) { // one Agent keeps the others from nothing
 			logf.FromContext(ctx).Error(err, "an Agent gets no owner", "agent", before.Name)
 			continue
 		}

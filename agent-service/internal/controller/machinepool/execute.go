@@ -33,6 +33,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // hasCluster says that the pool has a cluster to take machines for.
@@ -112,13 +113,13 @@ func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Dec
 		done := r.Order.Begin()
 		err = r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
 		done()
-		if refused(err) {
+		if outcome.IsRefused(err) {
 			r.refusals.add(seen.key, name, r.Clock.Now())
 		}
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			continue // another one has it; the cache will tell
-		case refused(err) && len(seen.notTaken) < maxRefused:
+		case outcome.IsRefused(err) && len(seen.notTaken) < maxRefused:
 			seen.notTaken = append(seen.notTaken, fmt.Sprintf("Agent %s cannot be bound: %v", name, err))
 			r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeWarning, "MachineRefused", "Bind", "%s", cut(fmt.Sprintf("Agent %s/%s cannot be bound: %v", agentNamespace(seen.pool), name, err)))
 			continue // the next one may be in order
@@ -192,11 +193,6 @@ func (r *Reconciler) canJoin(ctx context.Context, seen *snapshot, name string, c
 
 // maxRefused is after how many Agents that are refused a pass tries no other one: all may be refused for what the pool states. The next pass begins with those that were not refused.
 const maxRefused = 100
-
-// refused says that the API server takes no such change of this Agent: by its schema, or by a policy of its users.
-func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
-}
 
 // count asks the API server how many machines the pool has.
 func (r *Reconciler) count(ctx context.Context, seen *snapshot) (int, error) {
