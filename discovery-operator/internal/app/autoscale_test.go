@@ -399,7 +399,10 @@ func testLifeOfHosts(t *testing.T) {
 	m.settled()
 	assert.Equal(t, int64(1), m.replicas(set))
 
-	m.change(spare, `{"metadata":{"labels":{"quarantine":null}}}`)
+	m.change(spare, `{"metadata":{"labels":{"quarantine":null,"`+scaleplan.ReuseLabel+`":"md-other"}}}`)
+	m.settled()
+	assert.Equal(t, int64(1), m.replicas(set), "only machines of another set can have the host")
+	m.change(spare, `{"metadata":{"labels":{"`+scaleplan.ReuseLabel+`":"md-d"}}}`)
 	m.scaled(set, 2)
 }
 

@@ -5,12 +5,17 @@ package scaleplan
 
 import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 
-// Annotations of other projects.
+// Annotations and labels of other projects.
 const (
 	// UnhealthyAnnotation on a host keeps Metal3Machines from choosing it.
 	UnhealthyAnnotation = "capi.metal3.io/unhealthy"
 	// DeleteMachineAnnotation on a machine makes Cluster API delete it first when its set shrinks.
 	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
+	// ReuseLabel on a host keeps it for machines of the MachineDeployment or control plane that its value names: one of their machines had it, and their
+	// Metal3MachineTemplate has nodeReuse.
+	ReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
+	// ReusePrefix precedes the name of a MachineDeployment in the value of ReuseLabel.
+	ReusePrefix = "md-"
 )
 
 // Availability says whether a Metal3Machine can have a free host.

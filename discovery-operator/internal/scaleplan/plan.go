@@ -81,6 +81,8 @@ type Snapshot struct {
 	Detail string
 	// Selector matches the hosts that machines of the set can have.
 	Selector labels.Selector
+	// Reuse is the value of ReuseLabel on the hosts that are kept for machines of the set; empty where none can be.
+	Reuse string
 	// Machines are those of the set.
 	Machines []Machine
 	// Free are the free hosts of the namespace.
@@ -131,7 +133,7 @@ func count(s Snapshot) (used, available, coming int32) {
 	}
 	for _, h := range s.Free {
 		switch {
-		case !s.Selector.Matches(labels.Set(h.Labels)):
+		case !s.Selector.Matches(labels.Set(h.Labels)), s.isKeptForOthers(h):
 		case h.Availability == Available:
 			available++
 		case h.Availability == Coming:
@@ -144,6 +146,12 @@ func count(s Snapshot) (used, available, coming int32) {
 		}
 	}
 	return used, available, coming
+}
+
+// isKeptForOthers reports whether only machines of another set can have a host: its label names that set.
+func (s *Snapshot) isKeptForOthers(h Host) bool {
+	keptFor, isKept := h.Labels[ReuseLabel]
+	return isKept && (keptFor == "" || keptFor != s.Reuse)
 }
 
 // expendable is how many machines a set can lose without losing one that has a host, unless a user asked for just that.

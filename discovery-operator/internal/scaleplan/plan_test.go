@@ -34,6 +34,11 @@ func free(availabilities ...scaleplan.Availability) (out []scaleplan.Host) {
 	return out
 }
 
+// keptFor is a host that is available and was released by a machine of a set whose machines have their hosts again.
+func keptFor(set string) []scaleplan.Host {
+	return []scaleplan.Host{{Labels: map[string]string{"role": "worker", scaleplan.ReuseLabel: set}, Availability: scaleplan.Available}}
+}
+
 func machines(m ...scaleplan.Machine) []scaleplan.Machine { return m }
 
 func TestPlan(t *testing.T) {
@@ -55,6 +60,13 @@ func TestPlan(t *testing.T) {
 		"a host is counted with its machine, whatever its labels say now": {
 			replicas: 1, machines: machines(healthy), want: 1, why: scaleplan.Following,
 		},
+		"a host that is kept for its machines is counted": {
+			free: keptFor("md-workers"), want: 1, why: scaleplan.MoreHosts, note: "Scaled from 0 to 1: its machines have 0 hosts, and 1 more that matches is available.",
+		},
+		"a host that is kept for another set is not": {free: keptFor("md-others"), why: scaleplan.Following},
+		"nor one that is kept for a control plane":   {free: keptFor("cp-workers"), why: scaleplan.Following},
+		"nor one whose label names no set":           {free: keptFor(""), why: scaleplan.Following},
+		"a machine waits for none that others get":   {replicas: 1, machines: machines(waiting), free: keptFor("md-others"), want: 0, why: scaleplan.FewerHosts},
 		"one more": {
 			replicas: 1, machines: machines(healthy), free: free(available), want: 2, why: scaleplan.MoreHosts,
 			note: "Scaled from 1 to 2: its machines have 1 host, and 1 more that matches is available.",
@@ -99,7 +111,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := scaleplan.Plan(scaleplan.Snapshot{
-				Replicas: c.replicas, Machines: c.machines, Free: c.free, Unknown: c.unknown, Selector: labels.SelectorFromSet(worker),
+				Replicas: c.replicas, Machines: c.machines, Free: c.free, Unknown: c.unknown, Selector: labels.SelectorFromSet(worker), Reuse: "md-workers",
 			})
 			assert.Equal(t, c.want, d.Replicas)
 			assert.Equal(t, c.why, d.Why)

@@ -28,6 +28,9 @@ func (r *Reconciler) observe(ctx context.Context, set *unstructured.Unstructured
 	if err := r.observeTemplate(ctx, set, &s); s.Hold != "" || err != nil {
 		return s, err
 	}
+	if r.kind == deploymentKind { // no host is kept for a MachineSet alone
+		s.Reuse = scaleplan.ReusePrefix + set.GetName()
+	}
 	if s.Machines, err = r.machines(ctx, set); err != nil {
 		return s, err
 	}
