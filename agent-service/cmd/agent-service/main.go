@@ -15,11 +15,15 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/app"
 	"github.com/muster-io/muster/agent-service/internal/collection"
+	"github.com/muster-io/muster/agent-service/internal/query"
 	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/apis/logging"
 )
 
 func main() {
+	if query.Serve() {
+		return
+	}
 	if buildinfo.Print(os.Stdout, "agent-service", os.Args[1:]) {
 		return
 	}

@@ -243,7 +243,7 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	if err := agentclusterinstall.Index(ctx, indexer); err != nil {
 		return err
 	}
-	queries := agentclassification.NewQueries()
+	queries := agentclassification.NewQueries(clock.RealClock{})
 	recorder := mgr.GetEventRecorder("agent-service")
 	joining := nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Recorder: recorder})
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{

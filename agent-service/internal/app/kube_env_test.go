@@ -45,12 +45,20 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	kubeletfiles "github.com/muster-io/muster/agent-service/internal/kubelet"
+	"github.com/muster-io/muster/agent-service/internal/query"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	"github.com/muster-io/muster/apis/porttest"
 )
+
+// TestMain makes this program the one that answers queries of AgentClassifications, too.
+func TestMain(m *testing.M) {
+	if !query.Serve() {
+		os.Exit(m.Run())
+	}
+}
 
 // kubePatience is how long anything may take on a busy machine before it counts as stuck.
 const kubePatience = 4 * time.Minute

@@ -63,7 +63,7 @@ type Deps struct {
 	// Live reads Secrets, and Agents that the cache does not have yet.
 	Live    client.Reader
 	Service Service
-	// Queries are the compiled queries of AgentClassifications.
+	// Queries are the queries of AgentClassifications.
 	Queries *agentclassification.Queries
 	// Recorder publishes events about Agents.
 	Recorder events.EventRecorder
@@ -258,7 +258,9 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, agent *agentv1.Agent) 
 // label keeps labels and annotations that follow from what the machine is; those of users stay.
 func (r *Reconciler) label(ctx context.Context, seen *snapshot) error {
 	before := seen.agent.DeepCopy()
-	relabel(ctx, seen, r.Queries)
+	if err := relabel(ctx, seen, r.Queries); err != nil {
+		return fmt.Errorf("classifying Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err)
+	}
 	if equality.Semantic.DeepEqual(before.ObjectMeta, seen.agent.ObjectMeta) {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // relabel makes the labels and annotations of the Agent what the machine is. Those of users, and agentLabels, stay as they are.
-func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Queries) {
+func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Queries) error {
 	if seen.agent.Labels == nil {
 		seen.agent.Labels = map[string]string{}
 	}
@@ -37,20 +37,24 @@ func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Q
 		delete(seen.agent.Annotations, agentv1.MachinePoolWipeAnnotation)
 	}
 	if seen.inventory.ReportTime == nil {
-		return // facts and classes stay until there are others
+		return nil // facts and classes stay until there are others
 	}
 	if seen.agent.Annotations == nil {
 		seen.agent.Annotations = map[string]string{}
 	}
 	seen.agent.Annotations[agentv1.InventoryVersionAnnotation] = agentv1.InventoryVersion
 	maps.Copy(labels, facts(&seen.inventory))
-	classes := queries.Labels(ctx, seen.classes, &seen.inventory)
+	classes, err := queries.Labels(ctx, seen.classes, &seen.inventory)
+	if err != nil {
+		return err
+	}
 	for name := range labels {
 		if _, wanted := classes[name]; !wanted && strings.HasPrefix(name, agentv1.ClassificationPrefix) {
 			delete(labels, name)
 		}
 	}
 	maps.Copy(labels, classes)
+	return nil
 }
 
 // facts are what labels say of the hardware.

@@ -272,7 +272,7 @@ func TestWhatIsLeftOfAPoolIsOfItsReleaseAlone(t *testing.T) {
 		if c.cluster != nil {
 			seen.host.ClusterID = c.cluster.ID
 		}
-		relabel(t.Context(), seen, nil)
+		require.NoError(t, relabel(t.Context(), seen, nil))
 		assert.Equal(t, c.want, agent.Annotations[agentv1.MachinePoolWipeAnnotation], name)
 	}
 }

@@ -103,8 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, fmt.Errorf("counting Agents of AgentClassification %s: %w", request, err)
 		}
 	}
-	_, unreadable := r.Queries.compile(class)
-	return ctrl.Result{}, r.report(ctx, class, len(matched.Items), len(failed.Items), condition(len(failed.Items), unreadable))
+	return ctrl.Result{}, r.report(ctx, class, len(matched.Items), len(failed.Items), condition(len(failed.Items), r.Queries.read(class).unreadable))
 }
 
 // report writes the status where it changed.
@@ -144,7 +143,7 @@ func condition(failed int, unreadable error) agentv1.Condition {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, agentv1.ReasonHasQueryErrors, unreadable.Error()+"; correct spec.query"
 	case failed > 0:
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, agentv1.ReasonHasQueryErrors, fmt.Sprintf(
-			"%d Agents failed to apply the classification: the query ends with an error for them, or with neither true nor false; correct spec.query", failed)
+			"%d Agents failed to apply the classification: the query ends with an error for them, or with neither true nor false, or takes more than two seconds or 64 MiB; correct spec.query", failed)
 	}
 	return c
 }

@@ -13,43 +13,53 @@ import (
 	"sync"
 	"time"
 
-	"github.com/itchyny/gojq"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
 
+	"github.com/muster-io/muster/agent-service/internal/query"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
-// patience is how long a query may take.
-const patience = 2 * time.Second
+// suspended is for how long a query is not asked after it took more than it may: it would keep all others waiting.
+const suspended = 10 * time.Minute
 
 // queryError begins the value of a label whose query failed.
 const queryError = "QUERYERROR"
 
-var errNotBoolean = errors.New("the query does not return true or false")
-
-// Queries are the compiled queries of AgentClassifications.
+// Queries are the queries of AgentClassifications.
 type Queries struct {
+	process query.Process
+	clock   clock.PassiveClock
+
 	mu    sync.Mutex
-	known map[types.UID]compiled
+	known map[types.UID]known
 }
 
-type compiled struct {
+// known is what is known of a query.
+type known struct {
 	text string
-	code *gojq.Code
-	err  error
+	// unreadable is why it cannot be asked.
+	unreadable error
+	// exceeded is when it took more than it may.
+	exceeded time.Time
 }
 
-// NewQueries returns no queries yet: each is compiled when it is first asked.
-func NewQueries() *Queries { return &Queries{known: map[types.UID]compiled{}} }
+// NewQueries returns no queries yet: each is read when it is first asked.
+func NewQueries(c clock.PassiveClock) *Queries {
+	return &Queries{clock: c, known: map[types.UID]known{}}
+}
 
 // Labels are what the classes say of an inventory. Of several classes of one key the first by name that matches wins, then the first that failed.
-func (q *Queries) Labels(ctx context.Context, classes []agentv1.AgentClassification, inventory *agentv1.HostInventory) map[string]string {
+func (q *Queries) Labels(ctx context.Context, classes []agentv1.AgentClassification, inventory *agentv1.HostInventory) (map[string]string, error) {
 	labels := map[string]string{}
 	if len(classes) == 0 {
-		return labels
+		return labels, nil
 	}
-	input, err := generic(inventory)
+	input, err := json.Marshal(inventory)
+	if err != nil {
+		return nil, fmt.Errorf("writing an inventory for queries: %w", err)
+	}
 	ordered := slices.SortedFunc(slices.Values(classes), func(a, b agentv1.AgentClassification) int { return strings.Compare(a.Name, b.Name) })
 	for i := range ordered {
 		class := &ordered[i]
@@ -58,18 +68,17 @@ func (q *Queries) Labels(ctx context.Context, classes []agentv1.AgentClassificat
 		if !class.DeletionTimestamp.IsZero() || there && !strings.HasPrefix(before, queryError) {
 			continue
 		}
-		matches, failed := false, err
-		if failed == nil {
-			matches, failed = q.matches(ctx, class, input)
-		}
+		matches, failed, err := q.matches(ctx, class, input)
 		switch {
+		case err != nil:
+			return nil, err
 		case failed == nil && matches:
 			labels[key] = class.Spec.LabelValue
 		case failed != nil && !there:
 			labels[key] = failure(class)
 		}
 	}
-	return labels
+	return labels, nil
 }
 
 // failure is the value of the label of a class whose query failed.
@@ -78,32 +87,17 @@ func failure(class *agentv1.AgentClassification) string {
 	return strings.TrimRight(value[:min(len(value), validation.LabelValueMaxLength)], "-_.")
 }
 
-func generic(inventory *agentv1.HostInventory) (any, error) {
-	encoded, err := json.Marshal(inventory)
-	if err != nil {
-		return nil, err
-	}
-	var input any
-	err = json.Unmarshal(encoded, &input)
-	return input, err
-}
-
-func (q *Queries) compile(class *agentv1.AgentClassification) (*gojq.Code, error) {
+// read says what is known of the query of a class.
+func (q *Queries) read(class *agentv1.AgentClassification) known {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c, there := q.known[class.UID]; there && c.text == class.Spec.Query {
-		return c.code, c.err
+	k, there := q.known[class.UID]
+	if !there || k.text != class.Spec.Query {
+		k = known{text: class.Spec.Query}
+		_, k.unreadable = query.Compile(k.text)
+		q.known[class.UID] = k
 	}
-	c := compiled{text: class.Spec.Query}
-	var parsed *gojq.Query
-	if parsed, c.err = gojq.Parse(c.text); c.err == nil {
-		c.code, c.err = gojq.Compile(parsed)
-	}
-	if c.err != nil {
-		c.err = fmt.Errorf("the query cannot be read: %w", c.err)
-	}
-	q.known[class.UID] = c
-	return c.code, c.err
+	return k
 }
 
 func (q *Queries) forget(uid types.UID) {
@@ -112,24 +106,21 @@ func (q *Queries) forget(uid types.UID) {
 	delete(q.known, uid)
 }
 
-// matches asks the query, which has a bounded time and sees nothing but the inventory.
-func (q *Queries) matches(ctx context.Context, class *agentv1.AgentClassification, input any) (bool, error) {
-	code, err := q.compile(class)
-	if err != nil {
-		return false, err
+// matches asks the query of a class; failed is what is wrong with it.
+func (q *Queries) matches(ctx context.Context, class *agentv1.AgentClassification, input json.RawMessage) (matches bool, failed, err error) {
+	k := q.read(class)
+	if k.unreadable != nil {
+		return false, k.unreadable, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	answer, more := code.RunWithContext(ctx, input).Next()
-	if !more {
-		return false, errNotBoolean
+	if since := q.clock.Since(k.exceeded); since < suspended {
+		return false, query.ErrExceeded, nil
 	}
-	switch answer := answer.(type) {
-	case bool:
-		return answer, nil
-	case error:
-		return false, answer
-	default:
-		return false, errNotBoolean
+	matches, failed, err = q.process.Matches(ctx, k.text, input)
+	if errors.Is(failed, query.ErrExceeded) {
+		k.exceeded = q.clock.Now()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.known[class.UID] = k
 	}
+	return matches, failed, err
 }
