@@ -11,6 +11,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/statusplan"
 )
 
 // power is how one observed state reads on an installed cluster.
@@ -28,23 +29,23 @@ type power struct {
 func statusPower(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
 	p := powerOf(now, s)
-	d.status.PowerState = p.state
-	d.set(hivev1.ClusterDeploymentHibernating, p.hibernating, p.hibernatingReason, p.hibernatingMessage)
-	d.set(hivev1.ClusterDeploymentReady, p.ready, p.readyReason, p.readyMessage)
+	d.Status.PowerState = p.state
+	d.Set(hivev1.ClusterDeploymentHibernating, p.hibernating, p.hibernatingReason, p.hibernatingMessage)
+	d.Set(hivev1.ClusterDeploymentReady, p.ready, p.readyReason, p.readyMessage)
 	setUnreachable(d, s)
 	setDataAtRisk(d, s)
-	return &d.status
+	return &d.Status
 }
 
 // setDataAtRisk says that the data goes with the end of what runs. A cluster whose data was never at risk does not say that it is not.
-func setDataAtRisk(d *draft, s Snapshot) {
+func setDataAtRisk(d *statusplan.Draft, s Snapshot) {
 	switch {
 	case s.Observed.DataAtRisk != "":
-		d.set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionTrue, hivev1.ReasonVolumeDeleted, s.Observed.DataAtRisk)
-	case s.Observed.DataMissing != "" && d.has(hivev1.ClusterDeploymentDataAtRisk):
-		d.set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionFalse, hivev1.ReasonDataMissing, s.Observed.DataMissing)
-	case d.has(hivev1.ClusterDeploymentDataAtRisk):
-		d.set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionFalse, hivev1.ReasonVolumeKept, "The volume of the cluster stays.")
+		d.Set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionTrue, hivev1.ReasonVolumeDeleted, s.Observed.DataAtRisk)
+	case s.Observed.DataMissing != "" && d.Find(hivev1.ClusterDeploymentDataAtRisk) != nil:
+		d.Set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionFalse, hivev1.ReasonDataMissing, s.Observed.DataMissing)
+	case d.Find(hivev1.ClusterDeploymentDataAtRisk) != nil:
+		d.Set(hivev1.ClusterDeploymentDataAtRisk, corev1.ConditionFalse, hivev1.ReasonVolumeKept, "The volume of the cluster stays.")
 	}
 }
 
@@ -135,23 +136,23 @@ func down(s Snapshot) power {
 
 // setUnreachable tells a cluster that should answer and does not from one that is not expected to. While it is started again it stays as it was, so
 // that the reason of the last death can be read until the cluster answers.
-func setUnreachable(d *draft, s Snapshot) {
+func setUnreachable(d *statusplan.Draft, s Snapshot) {
 	state := s.Observed.State
 	if state == provision.StateStarting && s.Observed.Problem != nil {
 		state = provision.StateFailed
 	}
 	switch state {
 	case provision.StateReady:
-		d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, "Running", "The API of the cluster answers.")
+		d.Set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, "Running", "The API of the cluster answers.")
 	case provision.StateFailed, provision.StateUnreachable:
 		reason := string(provision.ReasonNotAnswering)
 		if s.Observed.Problem != nil {
 			reason = string(s.Observed.Problem.Reason)
 		}
-		d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, reason, problemMessage(s))
+		d.Set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, reason, problemMessage(s))
 	case provision.StateStopped, provision.StateStarting, provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
-		if !d.has(hivev1.ClusterDeploymentUnreachable) || s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
-			d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, hivev1.ReasonStoppingOrHibernating, "The cluster is not meant to answer.")
+		if d.Find(hivev1.ClusterDeploymentUnreachable) == nil || s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
+			d.Set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, hivev1.ReasonStoppingOrHibernating, "The cluster is not meant to answer.")
 		}
 	}
 }

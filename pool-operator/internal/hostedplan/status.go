@@ -6,16 +6,14 @@ package hostedplan
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/statusplan"
 )
 
 // Conditions lists the types of the conditions that a plan says something about; all others belong to other controllers.
@@ -26,96 +24,61 @@ func Conditions() []string {
 	}
 }
 
-// draft is a status that is being written, beginning with what it says now.
-type draft struct {
-	status hivev1.ClusterDeploymentStatus
-	now    metav1.Time
-	// note is appended to the message of Ready.
-	note string
-}
-
-func newDraft(now time.Time, s Snapshot) *draft {
-	old := s.Cluster.Status
-	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), note: poolview.UnreadableNote(s.Cluster.Annotations), status: hivev1.ClusterDeploymentStatus{
-		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
-		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
-	}}
-	for _, c := range old.Conditions {
-		if slices.Contains(Conditions(), c.Type) {
-			d.status.Conditions = append(d.status.Conditions, c)
-		}
-	}
+func newDraft(now time.Time, s Snapshot) *statusplan.Draft {
+	d := statusplan.New(now, s.Cluster, Conditions())
 	if s.Observed.URL != "" {
-		d.status.APIURL = s.Observed.URL
+		d.Status.APIURL = s.Observed.URL
 	}
 	return d
-}
-
-func (d *draft) set(conditionType string, status corev1.ConditionStatus, reason, message string) {
-	if conditionType == hivev1.ClusterDeploymentReady {
-		message += d.note
-	}
-	hivev1.SetCondition(&d.status.Conditions, hivev1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}, d.now)
-}
-
-func (d *draft) has(conditionType string) bool {
-	return hivev1.FindCondition(d.status.Conditions, conditionType) != nil
 }
 
 // statusInstalling says how far the installation is.
 func statusInstalling(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := newDraft(now, s)
-	if d.status.InstallStartedTimestamp == nil {
-		d.status.InstallStartedTimestamp = &d.now
+	if d.Status.InstallStartedTimestamp == nil {
+		d.Status.InstallStartedTimestamp = &d.Now
 	}
-	d.status.InstallRestarts = attempts(s)
+	d.Status.InstallRestarts = attempts(s)
 	message := "The control plane is being started for the first time."
 	if p := cmp.Or(s.Observed.Problem, s.Refused); p != nil {
 		message = "Installation is tried again: " + p.Message
-		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionTrue, string(p.Reason), p.Message)
+		d.Set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionTrue, string(p.Reason), p.Message)
 	}
 	reason := hivev1.ReasonProvisioning
 	if provisionStopped(s) {
 		reason = hivev1.ReasonProvisionStopped
 		message = fmt.Sprintf("Installation failed %d times, which is all that installAttemptsLimit allows. %s", attempts(s), lastFailure(s, d))
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, hivev1.ReasonInstallAttemptsLimitReached, message)
+		d.Set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, hivev1.ReasonInstallAttemptsLimitReached, message)
 	} else {
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
+		d.Set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
 	}
-	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
-	return &d.status
+	d.Set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
+	d.Set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
+	return &d.Status
 }
 
 // lastFailure is what the last attempt died of: as observed, or as the status remembers it.
-func lastFailure(s Snapshot, d *draft) string {
+func lastFailure(s Snapshot, d *statusplan.Draft) string {
 	if s.Observed.Problem != nil {
 		return s.Observed.Problem.Message
 	}
-	if c := hivev1.FindCondition(d.status.Conditions, hivev1.ClusterDeploymentProvisionFailed); c != nil {
+	if c := d.Find(hivev1.ClusterDeploymentProvisionFailed); c != nil {
 		return c.Message
 	}
 	return ""
 }
 
 // draftInstalled says what is true of every installed cluster.
-func draftInstalled(now time.Time, s Snapshot) *draft {
+func draftInstalled(now time.Time, s Snapshot) *statusplan.Draft {
 	d := newDraft(now, s)
 	outdated := s.Observed.Outdated && s.Cluster.Spec.PowerState != hivev1.PowerStateHibernating // what hibernates is not renewed
 	if s.Refused != nil && (s.AccessMissing || s.NodeAccessMissing || outdated) {
-		d.note += " Access to the cluster is not complete: " + s.Refused.Message + "."
+		d.Note += " Access to the cluster is not complete: " + s.Refused.Message + "."
 	}
-	if d.status.InstalledTimestamp == nil {
-		d.status.InstalledTimestamp = &d.now
+	if d.Status.InstallVersion == nil && s.Observed.Version != "" {
+		d.Status.InstallVersion = new(strings.TrimPrefix(s.Observed.Version, "v"))
 	}
-	if d.status.InstallVersion == nil && s.Observed.Version != "" {
-		d.status.InstallVersion = new(strings.TrimPrefix(s.Observed.Version, "v"))
-	}
-	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionTrue, hivev1.ReasonProvisioned, "The cluster is installed.")
-	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "The cluster is installed.")
-	if d.has(hivev1.ClusterDeploymentProvisionFailed) {
-		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
-	}
+	d.SetInstalled()
 	return d
 }
 
@@ -123,11 +86,11 @@ func draftInstalled(now time.Time, s Snapshot) *draft {
 func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
 	message := "Power is neither looked at nor changed while the annotation " + hivev1.AnnotationPowerStatePause + " is true."
-	d.status.PowerState = hivev1.PowerStateUnknown
-	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
+	d.Status.PowerState = hivev1.PowerStateUnknown
+	d.Set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
+	d.Set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
 	setDataAtRisk(d, s)
-	return &d.status
+	return &d.Status
 }
 
 // statusDataMissing says that an installed cluster cannot run because its data is elsewhere or lost.
@@ -145,12 +108,12 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 		message = fmt.Sprintf("The ClusterDeployment was restored with another UID, and the cluster's data belongs to the former one, %s. The cluster is not started without it, and the data is kept: "+
 			"restore a snapshot of etcd, which keeps UIDs, or delete the cluster, which removes the data.", s.FormerUID)
 	}
-	d.status.PowerState = hivev1.PowerStateFailedToStartMachines
-	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)
-	d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, message)
+	d.Status.PowerState = hivev1.PowerStateFailedToStartMachines
+	d.Set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
+	d.Set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)
+	d.Set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, message)
 	setDataAtRisk(d, s)
-	return &d.status
+	return &d.Status
 }
 
 // statusDeleting says that the cluster goes.
@@ -169,9 +132,9 @@ func statusDeleting(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 // statusGoing is the status of a cluster that is being deleted.
 func statusGoing(now time.Time, s Snapshot, reason, message string) *hivev1.ClusterDeploymentStatus {
 	d := newDraft(now, s)
-	d.status.PowerState = hivev1.PowerStateUnknown
-	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
-	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)
-	return &d.status
+	d.Status.PowerState = hivev1.PowerStateUnknown
+	d.Set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
+	d.Set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)
+	d.Set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)
+	return &d.Status
 }

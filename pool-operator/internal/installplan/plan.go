@@ -7,14 +7,12 @@ package installplan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
+	"github.com/muster-io/muster/pool-operator/internal/statusplan"
 )
 
 // Snapshot is all that a plan depends on, besides the time.
@@ -75,25 +73,25 @@ func Plan(now time.Time, s Snapshot) Decision {
 	if hivev1.IsTrue(s.Cluster.Annotations, hivev1.AnnotationReconcilePause) || s.Cluster.DeletionTimestamp != nil {
 		return Decision{}
 	}
-	d := newDraft(now, s.Cluster)
+	d := draft{statusplan.New(now, s.Cluster, Conditions())}
 	if s.Install == nil {
 		if s.Cluster.Spec.Installed { // the cluster no longer needs what installed it
 			return Decision{}
 		}
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, hivev1.ReasonClusterInstallNotFound, s.Obstacle)
-		d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, hivev1.ReasonProvisioning, s.Obstacle)
-		return Decision{Status: &d.status, RequeueAfter: retryMissing}
+		d.Set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, hivev1.ReasonClusterInstallNotFound, s.Obstacle)
+		d.Set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, hivev1.ReasonProvisioning, s.Obstacle)
+		return Decision{Status: &d.Status, RequeueAfter: retryMissing}
 	}
 	d.mirror(s.Install)
 	if s.Cluster.Spec.Installed {
 		d.sayInstalled(s.Cluster)
-		return Decision{Status: &d.status}
+		return Decision{Status: &d.Status}
 	}
 	if completed(s.Install) && complete(s.Install.Spec.ClusterMetadata) {
 		return Decision{Record: s.Install.Spec.ClusterMetadata}
 	}
 	d.sayInstalling(s.Install)
-	return Decision{Status: &d.status}
+	return Decision{Status: &d.Status}
 }
 
 func completed(install *hivev1.ClusterInstall) bool {
@@ -110,61 +108,35 @@ func complete(metadata *hivev1.ClusterMetadata) bool {
 	return metadata != nil && metadata.ClusterID != "" && metadata.InfraID != "" && metadata.AdminKubeconfigSecretRef.Name != ""
 }
 
-// draft is a status that is being written, beginning with what it says now.
-type draft struct {
-	status hivev1.ClusterDeploymentStatus
-	now    metav1.Time
-	// note is appended to the message of Ready.
-	note string
-}
-
-func newDraft(now time.Time, cluster *hivev1.ClusterDeployment) *draft {
-	old := cluster.Status
-	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), note: poolview.UnreadableNote(cluster.Annotations), status: hivev1.ClusterDeploymentStatus{
-		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
-		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
-	}}
-	for _, c := range old.Conditions {
-		if slices.Contains(Conditions(), c.Type) {
-			d.status.Conditions = append(d.status.Conditions, c)
-		}
-	}
-	return d
-}
-
-func (d *draft) set(conditionType string, status corev1.ConditionStatus, reason, message string) {
-	if conditionType == hivev1.ClusterDeploymentReady {
-		message += d.note
-	}
-	hivev1.SetCondition(&d.status.Conditions, hivev1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}, d.now)
-}
+// draft is a status that is being written.
+type draft struct{ *statusplan.Draft }
 
 // mirror takes over what the install object says of itself.
-func (d *draft) mirror(install *hivev1.ClusterInstall) {
-	d.status.InstallRestarts = install.Status.InstallRestarts
+func (d draft) mirror(install *hivev1.ClusterInstall) {
+	d.Status.InstallRestarts = install.Status.InstallRestarts
 	if install.Status.InstallStartedTimestamp != nil {
-		d.status.InstallStartedTimestamp = install.Status.InstallStartedTimestamp
+		d.Status.InstallStartedTimestamp = install.Status.InstallStartedTimestamp
 	}
 	for _, m := range mirrored {
 		if c := hivev1.FindCondition(install.Status.Conditions, m.from); c != nil {
-			d.set(m.to, c.Status, c.Reason, c.Message)
+			d.Set(m.to, c.Status, c.Reason, c.Message)
 		}
 	}
 	switch c := hivev1.FindCondition(install.Status.Conditions, hivev1.ClusterInstallRequirementsMet); {
 	case c == nil:
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The installer has not said yet what it needs.")
+		d.Set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The installer has not said yet what it needs.")
 	case c.Status == corev1.ConditionTrue:
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionTrue, reasonRequirementsMet, "The installer has all that it needs.")
+		d.Set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionTrue, reasonRequirementsMet, "The installer has all that it needs.")
 	default:
-		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, or(c.Reason, reasonRequirementsNotMet), c.Message)
+		d.Set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, or(c.Reason, reasonRequirementsNotMet), c.Message)
 	}
 }
 
 // sayInstalling says how far an installation is.
-func (d *draft) sayInstalling(install *hivev1.ClusterInstall) {
+func (d draft) sayInstalling(install *hivev1.ClusterInstall) {
 	failed := hivev1.FindCondition(install.Status.Conditions, hivev1.ClusterInstallFailed)
-	if failed != nil && (failed.Status == corev1.ConditionTrue || d.has(hivev1.ClusterDeploymentProvisionFailed)) {
-		d.set(hivev1.ClusterDeploymentProvisionFailed, failed.Status, failed.Reason, failed.Message)
+	if failed != nil && (failed.Status == corev1.ConditionTrue || d.Find(hivev1.ClusterDeploymentProvisionFailed) != nil) {
+		d.Set(hivev1.ClusterDeploymentProvisionFailed, failed.Status, failed.Reason, failed.Message)
 	}
 	reason, message := hivev1.ReasonProvisioning, "The installer is at work."
 	switch {
@@ -172,18 +144,18 @@ func (d *draft) sayInstalling(install *hivev1.ClusterInstall) {
 		reason = hivev1.ReasonProvisionStopped
 		why, sentence := giveUp(install, failed)
 		message = "The installer tries no more: " + sentence
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, why, message)
+		d.Set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, why, message)
 	case completed(install):
 		message = "The installer says that it is done, and its spec.clusterMetadata lacks clusterID, infraID or adminKubeconfigSecretRef."
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
+		d.Set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
 	default:
-		if c := d.find(hivev1.ClusterDeploymentRequirementsMet); c.Status == corev1.ConditionFalse {
+		if c := d.Find(hivev1.ClusterDeploymentRequirementsMet); c.Status == corev1.ConditionFalse {
 			message = "The installer waits for what it needs: " + c.Message
 		}
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
+		d.Set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
 	}
-	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
+	d.Set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
+	d.Set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
 }
 
 // giveUp says why an installer gave up: what failed, or what it says of stopping.
@@ -196,26 +168,13 @@ func giveUp(install *hivev1.ClusterInstall, failed *hivev1.Condition) (reason, m
 }
 
 // sayInstalled says what is true of a cluster that an install object installed: it runs, and the operator does not stop it.
-func (d *draft) sayInstalled(cluster *hivev1.ClusterDeployment) {
-	if d.status.InstalledTimestamp == nil {
-		d.status.InstalledTimestamp = &d.now
-	}
-	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionTrue, hivev1.ReasonProvisioned, "The cluster is installed.")
-	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "The cluster is installed.")
-	if d.has(hivev1.ClusterDeploymentProvisionFailed) {
-		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
-	}
-	d.status.PowerState = hivev1.PowerStateRunning
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonRunning, "The cluster is installed; the operator does not stop it.")
-	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonUnsupported,
+func (d draft) sayInstalled(cluster *hivev1.ClusterDeployment) {
+	d.SetInstalled()
+	d.Status.PowerState = hivev1.PowerStateRunning
+	d.Set(hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonRunning, "The cluster is installed; the operator does not stop it.")
+	d.Set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonUnsupported,
 		fmt.Sprintf("The operator does not stop and start clusters of the platform %s.", or(cluster.Spec.Platform.Name(), "that is set")))
 }
-
-func (d *draft) find(conditionType string) *hivev1.Condition {
-	return hivev1.FindCondition(d.status.Conditions, conditionType)
-}
-
-func (d *draft) has(conditionType string) bool { return d.find(conditionType) != nil }
 
 func or(text, otherwise string) string {
 	if text == "" {

@@ -216,6 +216,9 @@ func (c *Cluster) Resuming() time.Time {
 	return c.ResumingSince
 }
 
+// IsAhead reports whether a time that an object states is in the future, by more than clocks differ: that of its writer was wrong.
+func IsAhead(now, at time.Time) bool { return at.After(now.Add(time.Minute)) }
+
 // InstallingSince is when installation began, as far as it is known: when the installer said so, or else when the cluster was created; zero once it is installed.
 func (c *Cluster) InstallingSince() time.Time {
 	switch {
@@ -240,6 +243,9 @@ func (c *Cluster) Broken(now time.Time, limits Limits) (failure *Failure, due ti
 		return &Failure{Reason: hivev1.ReasonDataMissing, Message: "the data of the cluster is missing, without which it is not started", AfterInstallation: true}, time.Time{}
 	}
 	since, limit := c.InstallingSince(), limits.Install
+	if IsAhead(now, since) {
+		since = c.Created
+	}
 	f := Failure{Reason: reasonInstallTimedOut, Message: "the cluster was not installed within " + limits.Install.String()}
 	if c.Installed {
 		since, limit = c.Resuming(), limits.Resume

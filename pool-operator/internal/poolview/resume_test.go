@@ -41,6 +41,16 @@ func TestResumingSince(t *testing.T) {
 }
 
 // A cluster whose disk fails dies before its data is taken away to be repaired.
+func TestAnInstallationOfTheFutureTimesOut(t *testing.T) {
+	created := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	c := poolview.Cluster{Created: created, InstallStarted: created.AddDate(1, 0, 0)}
+	failure, due := c.Broken(created.Add(time.Minute), poolview.Limits{Install: time.Hour})
+	assert.Nil(t, failure)
+	assert.Equal(t, created.Add(time.Hour), due)
+	failure, _ = c.Broken(created.Add(time.Hour), poolview.Limits{Install: time.Hour})
+	assert.NotNil(t, failure)
+}
+
 func TestDataIsMissingSinceThatIsSaid(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	cd := &hivev1.ClusterDeployment{}
