@@ -404,16 +404,21 @@ func (e *executor) noteRelease(ctx context.Context, subject *Subject, address al
 	if address.Released.IsZero() || deleted.IsZero() || !address.Released.Before(deleted.Time) {
 		return nil
 	}
-	obj := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Pool.Namespace, Name: address.Name}}
+	return NoteRelease(ctx, e.Client, types.NamespacedName{Namespace: subject.Pool.Namespace, Name: address.Name}, types.UID(address.UID), e.Clock.Now())
+}
+
+// NoteRelease writes when an address was released.
+func NoteRelease(ctx context.Context, c client.Client, key types.NamespacedName, uid types.UID, at time.Time) error {
+	obj := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": address.UID, "annotations": map[string]string{ipamv1.ReleasedAtAnnotation: e.Clock.Now().UTC().Format(time.RFC3339)},
+		"uid": uid, "annotations": map[string]string{ipamv1.ReleasedAtAnnotation: at.UTC().Format(time.RFC3339)},
 	}})
 	if err != nil {
-		return fmt.Errorf("writing the patch of IPAddress %s: %w", address.Name, err)
+		return fmt.Errorf("writing the patch of IPAddress %s: %w", key, err)
 	}
-	err = e.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	err = c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	if outcome.IgnoreGone(err) != nil {
-		return fmt.Errorf("writing the release of IPAddress %s: %w", address.Name, err)
+		return fmt.Errorf("writing the release of IPAddress %s: %w", key, err)
 	}
 	return nil
 }

@@ -144,6 +144,10 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (po
 	return pool, stays, err
 }
 
+// tolerance is by how much the clocks of two writers may differ. What is released later than that was released by one that was ahead, and cools down from now on: else it would be taken for as
+// long as that clock was ahead.
+const tolerance = time.Minute
+
 // release deletes the address, and removes its finalizer when it has cooled down. The time of the release is on the object, so that
 // it outlives this process.
 func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, grace time.Duration) (ctrl.Result, error) {
@@ -152,6 +156,9 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 	if address.DeletionTimestamp.IsZero() {
 		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", r.Kind.Name(), address.ClaimKey())
 		return ctrl.Result{}, r.Releaser.Release(ctx, address.Namespace, known, grace == 0, "ClaimGone")
+	}
+	if noted := engine.ReleasedAt(address); noted.After(address.DeletionTimestamp.Time) && noted.After(r.Clock.Now().Add(tolerance)) {
+		return ctrl.Result{RequeueAfter: grace}, engine.NoteRelease(ctx, r.Client, client.ObjectKeyFromObject(address), address.UID, r.Clock.Now())
 	}
 	if left := r.coolsDown(address, grace); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil

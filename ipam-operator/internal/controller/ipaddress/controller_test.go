@@ -72,6 +72,8 @@ func TestReleaseOfAnAddress(t *testing.T) {
 		noPool  bool
 		stays   bool
 		again   time.Duration
+		// released is when the address says that it was released, where that is written.
+		released time.Time
 	}{
 		"its claim is there":                 {address: owned, claim: claim, stays: true},
 		"its claim is gone":                  {address: owned},
@@ -114,6 +116,13 @@ func TestReleaseOfAnAddress(t *testing.T) {
 			}),
 			pool: func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 60 }, stays: true, again: 50 * time.Second,
 		},
+		"it was released while the clock was ahead by a year": {
+			address: change(func(a *ipamv1.IPAddress) {
+				a.DeletionTimestamp = new(metav1.NewTime(epoch.Add(-time.Hour)))
+				a.Annotations = map[string]string{ipamv1.ReleasedAtAnnotation: epoch.AddDate(1, 0, 0).Format(time.RFC3339)}
+			}),
+			pool: func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 60 }, stays: true, again: time.Minute, released: epoch,
+		},
 		"it has cooled down": {
 			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
 			pool:    func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 10 },
@@ -142,7 +151,11 @@ func TestReleaseOfAnAddress(t *testing.T) {
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			require.NoError(t, err)
 			assert.Equal(t, test.again, result.RequeueAfter)
-			assert.Equal(t, test.stays, !apierrors.IsNotFound(c.Get(t.Context(), key, &ipamv1.IPAddress{})))
+			after := &ipamv1.IPAddress{}
+			assert.Equal(t, test.stays, !apierrors.IsNotFound(c.Get(t.Context(), key, after)))
+			if !test.released.IsZero() {
+				assert.WithinDuration(t, test.released, engine.ReleasedAt(after), 0)
+			}
 		})
 	}
 }
