@@ -84,8 +84,8 @@ func (d layout) writeRecord(r record) error {
 	return d.write(d.record(), append(content, '\n'))
 }
 
-// write replaces a file of the directory by rename, so that readers never see half of it. It is synced, since a key or a port
-// that is lost by a power cut would make every kubeconfig useless.
+// write replaces a file of the directory by rename, so that readers never see half of it. It is synced, and its name is, since a key or a
+// port that is lost by a power cut would make every kubeconfig useless, and a record that says again that the first start has not ended would have the data removed.
 func (d layout) write(path string, content []byte) error {
 	if err := replaceFile(path, content); err != nil {
 		return asDiskFull(string(d), fmt.Errorf("writing %s: %w", path, err))
@@ -93,21 +93,28 @@ func (d layout) write(path string, content []byte) error {
 	return nil
 }
 
-func replaceFile(path string, content []byte) (err error) {
+func replaceFile(path string, content []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-		}
-	}()
 	if _, err = file.Write(content); err == nil {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir makes the names in a directory outlast a power cut.
+func SyncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), path)
+	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -172,6 +172,28 @@ func TestDamagedIdentityIsNamedAndKept(t *testing.T) {
 	removeAll(t, r, root, ref)
 }
 
+// TestOneDirectoryThatIsHeldKeepsNoOtherClusterDown has a directory whose lock no owner has and no signal ends, as of a process that a disk holds.
+func TestOneDirectoryThatIsHeldKeepsNoOtherClusterDown(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	r := scripts(t, root, "exit 1")
+	held, other := newRef("held"), newRef("other")
+	_, _ = start(t, r, held), start(t, r, other)
+	r.Crash()
+	locks, err := filepath.Glob(filepath.Join(root, "*_held_*", "lock"))
+	require.NoError(t, err)
+	require.Len(t, locks, 1)
+	lock, err := os.Open(locks[0])
+	require.NoError(t, err)
+	defer func() { _ = lock.Close() }()
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(locks[0]), "owner")))
+
+	r = scripts(t, root, "exit 1")
+	assert.Equal(t, provision.ReasonProcessDied, start(t, r, other).Reason)
+	assert.Equal(t, provision.ReasonNotHere, start(t, r, held).Reason)
+}
+
 func TestLongNamesHaveADirectory(t *testing.T) {
 	root := t.TempDir()
 	r := scripts(t, root, "exit 1")

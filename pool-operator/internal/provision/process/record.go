@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -86,7 +87,7 @@ func (r *Runtime) layDown(ref provision.ClusterRef, spec provision.Spec) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("laying down %s: %w", ref, err), os.RemoveAll(dir))
 	}
-	return nil
+	return controlplane.SyncDir(r.options.Root)
 }
 
 func writeSynced(path string, content []byte) error {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -118,25 +119,37 @@ func (r *Runtime) takeOver(ctx context.Context) error {
 	}
 	alone := unix.Flock(int(r.rootLock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 	for _, entry := range entries {
-		dir := filepath.Join(r.options.Root, entry.Name())
 		if !entry.IsDir() {
 			continue
 		}
-		if err := controlplane.Reap(ctx, dir); err != nil {
-			return fmt.Errorf("ending what is left in %s: %w", dir, err)
-		}
-		if !isHalfDone(entry.Name(), alone) {
-			continue
-		}
-		// Another operator that is removing it, but has not ended its processes yet, owns it.
-		if _, owned := controlplane.Owned(dir); !owned {
-			if err := os.RemoveAll(dir); err != nil {
-				return fmt.Errorf("removing %s: %w", dir, err)
-			}
+		switch err := r.clear(ctx, entry.Name(), alone); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil: // the start of that cluster says so; no other one waits for it
+			log.FromContext(ctx).Error(err, "a directory of hosted clusters is left as it is")
 		}
 	}
 	if err := unix.Flock(int(r.rootLock.Fd()), unix.LOCK_SH); err != nil {
 		return fmt.Errorf("locking the root of hosted clusters: %w", err)
+	}
+	return nil
+}
+
+// clear ends what is left running in one directory, and removes one that is half done.
+func (r *Runtime) clear(ctx context.Context, name string, alone bool) error {
+	dir := filepath.Join(r.options.Root, name)
+	if err := controlplane.Reap(ctx, dir); err != nil {
+		return fmt.Errorf("ending what is left in %s: %w", dir, err)
+	}
+	if !isHalfDone(name, alone) {
+		return nil
+	}
+	// Another operator that is removing it, but has not ended its processes yet, owns it.
+	if _, owned := controlplane.Owned(dir); owned {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing %s: %w", dir, err)
 	}
 	return nil
 }
