@@ -110,7 +110,7 @@ func (p *Process) start(ctx context.Context) error {
 		return err
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	command := exec.CommandContext(life, program) //nolint:gosec // this program
+	command := exec.CommandContext(life, program)
 	command.Env = []string{role + "=1", "GOTRACEBACK=none"}
 	in, inErr := command.StdinPipe()
 	out, outErr := command.StdoutPipe()
