@@ -17,6 +17,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
@@ -166,7 +167,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 		err := r.mergePatch(ctx, cd, map[string]any{"metadata": map[string]any{
 			"uid": a.UID, "resourceVersion": a.ResourceVersion, "annotations": map[string]any{hivev1.AnnotationRemoveFromPool: "true"},
 		}})
-		if client.IgnoreNotFound(err) != nil {
+		if outcome.IgnoreGone(err) != nil {
 			return fmt.Errorf("marking cluster %s for removal: %w", a.Cluster, err)
 		}
 		s.Own.Marked = true
@@ -178,7 +179,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 	if err != nil {
 		r.memory.keeps(a.UID)
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("deleting cluster %s: %w", a.Cluster, err)
 	}
 	s.Own.Deleting = true
@@ -189,7 +190,7 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 // expireClaim deletes the claim as its user would.
 func (r *Reconciler) expireClaim(ctx context.Context, p *pass) error {
 	err := r.Client.Delete(ctx, p.Claim.DeepCopy(), client.Preconditions{UID: &p.Claim.UID, ResourceVersion: &p.Claim.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("deleting the claim at the end of its lifetime: %w", err)
 	}
 	r.event(p.Claim, p.Claim.Spec.Namespace, normal, string(claimplan.WhyExpired), "Expire", "The claim's lifetime is over; it was deleted")
@@ -205,7 +206,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 	if err != nil {
 		r.memory.keeps(p.Claim.UID)
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("removing the finalizer of the claim: %w", err)
 	}
 	r.reservations.release(p.Claim.UID)

@@ -191,6 +191,44 @@ func TestAFailingDeletionKeepsTheFinalizer(t *testing.T) {
 	require.NotEmpty(t, s.claim(t).Finalizers)
 }
 
+// TestAClaimGoesAlsoWhereItsKindWasNotServed has an API server that does not serve clusters, and then claims, when they are written: no event would start another pass.
+func TestAClaimGoesAlsoWhereItsKindWasNotServed(t *testing.T) {
+	unserved := true
+	answer := func() error {
+		if unserved {
+			return faultinject.NotServed(schema.GroupResource{Group: hivev1.GroupVersion.Group})
+		}
+		return nil
+	}
+	for name, objects := range map[string][]client.Object{"its cluster is deleted": released(), "its finalizer is removed": released()[:1]} {
+		t.Run(name, func(t *testing.T) {
+			unserved = true
+			s := newShell(t, interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+					if err := answer(); err != nil {
+						return err
+					}
+					return c.Delete(ctx, obj, opts...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if err := answer(); err != nil {
+						return err
+					}
+					return c.Patch(ctx, obj, patch, opts...)
+				},
+			}, objects...)
+			_, err := s.Reconcile(t.Context(), request)
+			require.Error(t, err)
+			unserved = false
+			for range 3 {
+				_, err = s.Reconcile(t.Context(), request)
+				require.NoError(t, err)
+			}
+			assert.True(t, apierrors.IsNotFound(s.Client.Get(t.Context(), request.NamespacedName, &hivev1.ClusterClaim{})))
+		})
+	}
+}
+
 // released is the scene of a claim that has the cluster and is being deleted.
 func released() []client.Object {
 	objects := scene()

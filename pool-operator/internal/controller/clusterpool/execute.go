@@ -184,7 +184,7 @@ func (r *Reconciler) setFinalizer(ctx context.Context, pool *hivev1.ClusterPool,
 		controllerutil.RemoveFinalizer(next, hivev1.FinalizerClusterPool)
 	}
 	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(pool, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = outcome.IgnoreGone(err); err != nil {
 		return fmt.Errorf("changing finalizers of pool %s/%s: %w", pool.Namespace, pool.Name, err)
 	}
 	return nil
@@ -216,7 +216,7 @@ func (r *Reconciler) deleteCluster(ctx context.Context, p *pass, a poolplan.Dele
 	err := r.writeAsSeen(ctx, p, a.Namespace, a.ResourceVersion, func(version string) error {
 		return r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID, ResourceVersion: &version})
 	})
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = outcome.IgnoreGone(err); err != nil {
 		return fmt.Errorf("deleting cluster %s: %w", a.Namespace, err)
 	}
 	log.FromContext(ctx).Info("deleted cluster", "ClusterDeployment", a.Namespace, "why", a.Why)
@@ -253,7 +253,7 @@ func (r *Reconciler) setPower(ctx context.Context, p *pass, a poolplan.SetPower)
 		}
 		return r.Client.Patch(ctx, cd, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	})
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = outcome.IgnoreGone(err); err != nil {
 		return fmt.Errorf("setting power state of cluster %s: %w", a.Namespace, err)
 	}
 	log.FromContext(ctx).Info("set power state of cluster", "ClusterDeployment", a.Namespace, "powerState", a.Power, "why", a.Why)

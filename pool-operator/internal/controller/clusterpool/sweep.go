@@ -54,7 +54,7 @@ func (r *Reconciler) sweepCluster(ctx context.Context, key types.NamespacedName,
 		return err
 	}
 	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = outcome.IgnoreGone(err); err != nil {
 		return fmt.Errorf("deleting cluster %s, whose pool is gone: %w", namespace, err)
 	}
 	log.FromContext(ctx).Info("deleted a marked cluster of a pool that is gone", "ClusterDeployment", namespace)

@@ -95,7 +95,7 @@ func (r *Reconciler) execute(ctx context.Context, cd *hivev1.ClusterDeployment, 
 	if d.MirrorClaim != nil {
 		config := hivev1ac.ClusterDeployment(cd.Name, cd.Namespace).WithUID(cd.UID).
 			WithStatus(hivev1ac.ClusterDeploymentStatus().WithClaimedTimestamp(*d.MirrorClaim))
-		if err := r.Client.Status().Apply(ctx, config, FieldOwner, client.ForceOwnership); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Status().Apply(ctx, config, FieldOwner, client.ForceOwnership); outcome.IgnoreGone(err) != nil {
 			return fmt.Errorf("writing when cluster %s was claimed: %w", cd.Name, err)
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Reconciler) hibernate(ctx context.Context, cd *hivev1.ClusterDeployment
 	}
 	target := &hivev1.ClusterDeployment{}
 	target.Namespace, target.Name = cd.Namespace, cd.Name
-	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), FieldOwner); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), FieldOwner); outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("putting cluster %s to sleep: %w", cd.Name, err)
 	}
 	r.Recorder.Eventf(cd, nil, corev1.EventTypeNormal, string(why), "Hibernate", "The cluster ran for its hibernateAfter of %s and was put to sleep", cd.Spec.HibernateAfter.Duration)
