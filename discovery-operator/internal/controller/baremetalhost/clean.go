@@ -81,7 +81,7 @@ func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, i
 	// The write ends the host, so the cache will never show it: no later read may wait for that.
 	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
 	err = wrap(err, "removing the finalizer of host %s", client.ObjectKeyFromObject(host))
-	return ctrl.Result{}, client.IgnoreNotFound(outcome.Pace(err, hoststate.BusyRetry))
+	return ctrl.Result{}, outcome.IgnoreGone(outcome.Pace(err, hoststate.BusyRetry))
 }
 
 // deleteNode removes the node of a deleted host. It returns true when the node has to stay.
@@ -129,7 +129,7 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease, 
 		return wrap(r.Client.Update(ctx, lease, client.FieldOwner(FieldOwner)), "keeping %s away", lease.Name)
 	}
 	err := r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
-	return client.IgnoreNotFound(wrap(err, "giving back %s", lease.Name))
+	return outcome.IgnoreGone(wrap(err, "giving back %s", lease.Name))
 }
 
 // afterHost gives back the reservations of a host that is gone. A young one is respected: its host may be on its way.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -24,7 +25,7 @@ import (
 // unchanged fails with ErrBusy when the API server has another version of a host than was read: what rests on that is planned again.
 func (r *Reconciler) unchanged(ctx context.Context, host *metal3v1.BareMetalHost) error {
 	var present metal3v1.BareMetalHost
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(host), &present); client.IgnoreNotFound(err) != nil {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(host), &present); outcome.IgnoreGone(err) != nil {
 		return wrap(err, "reading host %s", client.ObjectKeyFromObject(host))
 	}
 	if present.UID != host.UID || present.ResourceVersion != host.ResourceVersion {

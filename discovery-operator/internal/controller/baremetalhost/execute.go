@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate/osimage"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -170,5 +171,5 @@ func (e *executor) unset(ctx context.Context, annotation string, patch client.Pa
 	next := e.host.DeepCopy()
 	delete(next.Annotations, annotation)
 	err := e.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner))
-	return client.IgnoreNotFound(wrap(err, "removing the annotation %s of host %s", annotation, client.ObjectKeyFromObject(e.host)))
+	return outcome.IgnoreGone(wrap(err, "removing the annotation %s of host %s", annotation, client.ObjectKeyFromObject(e.host)))
 }

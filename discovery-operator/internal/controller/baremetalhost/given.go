@@ -15,6 +15,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // given takes the hardware over that a user wrote into an annotation of a host that is not to be inspected. The annotation goes last, so that
@@ -46,7 +47,7 @@ func (r *Reconciler) given(ctx context.Context, host *metal3v1.BareMetalHost) (c
 	next := host.DeepCopy()
 	delete(next.Annotations, metal3v1.HardwareDetailsAnnotation)
 	err = r.Client.Patch(ctx, next, client.MergeFrom(host), client.FieldOwner(FieldOwner))
-	return true, client.IgnoreNotFound(wrap(err, "removing the annotation %s of host %s", metal3v1.HardwareDetailsAnnotation, client.ObjectKeyFromObject(host)))
+	return true, outcome.IgnoreGone(wrap(err, "removing the annotation %s of host %s", metal3v1.HardwareDetailsAnnotation, client.ObjectKeyFromObject(host)))
 }
 
 // setHardware writes hardware to the status of a host.

@@ -21,6 +21,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -148,7 +149,7 @@ func (r *Reconciler) condition(ctx context.Context, host *metal3v1.BareMetalHost
 		WithStatus(metal3v1ac.BareMetalHostStatus().WithConditions(condition))
 	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 	if err != nil {
-		return false, client.IgnoreNotFound(wrap(err, "writing the condition of host %s", client.ObjectKeyFromObject(host)))
+		return false, outcome.IgnoreGone(wrap(err, "writing the condition of host %s", client.ObjectKeyFromObject(host)))
 	}
 	return true, nil
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // finalizers are those of baremetal-operator on objects that have the name of a host.
@@ -103,7 +104,7 @@ func (r leaving) leftover(ctx context.Context, o *metav1.PartialObjectMetadata, 
 		r.kept(before, names...)
 		return nil
 	}
-	return client.IgnoreNotFound(wrap(err, "removing the finalizer of the %s of host %s", before.Kind, client.ObjectKeyFromObject(r.host)))
+	return outcome.IgnoreGone(wrap(err, "removing the finalizer of the %s of host %s", before.Kind, client.ObjectKeyFromObject(r.host)))
 }
 
 // kept tells which finalizers stay, because this operator has no right to take them off. The event names the object: it would count as one more of that of another object otherwise.

@@ -80,7 +80,7 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 	if d.Then.Spread {
 		after += rand.N(after / 5) //nolint:gosec // jitter is no secret
 	}
-	return ctrl.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: after}, outcome.IgnoreGone(err)
 }
 
 // maxActions bounds the actions of one pass: more than any plan has.
@@ -141,5 +141,5 @@ func (r *Reconciler) adopt(ctx context.Context, host *metal3v1.BareMetalHost) (c
 	delete(next.Annotations, metal3v1.PausedAnnotation)
 	patch := client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{})
 	err = r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner))
-	return true, client.IgnoreNotFound(wrap(err, "taking host %s over", client.ObjectKeyFromObject(host)))
+	return true, outcome.IgnoreGone(wrap(err, "taking host %s over", client.ObjectKeyFromObject(host)))
 }

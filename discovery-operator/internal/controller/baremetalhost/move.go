@@ -19,6 +19,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // restore gives a host without status the one that its annotation holds, and removes the annotation: tools that move objects to another cluster leave
@@ -50,13 +51,13 @@ func (r *Reconciler) restore(ctx context.Context, host *metal3v1.BareMetalHost) 
 		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 			return unusable(ctx, r, host, err)
 		case err != nil:
-			return false, client.IgnoreNotFound(wrap(err, "restoring the status of host %s", client.ObjectKeyFromObject(host)))
+			return false, outcome.IgnoreGone(wrap(err, "restoring the status of host %s", client.ObjectKeyFromObject(host)))
 		}
 	}
 	next := host.DeepCopy()
 	delete(next.Annotations, metal3v1.StatusAnnotation)
 	err = r.Client.Patch(ctx, next, client.MergeFrom(host), client.FieldOwner(FieldOwner))
-	return true, client.IgnoreNotFound(wrap(err, "removing the annotation %s of host %s", metal3v1.StatusAnnotation, client.ObjectKeyFromObject(host)))
+	return true, outcome.IgnoreGone(wrap(err, "removing the annotation %s of host %s", metal3v1.StatusAnnotation, client.ObjectKeyFromObject(host)))
 }
 
 // restored writes a status that was not this host's before.
@@ -82,7 +83,7 @@ func unusable(ctx context.Context, r *Reconciler, host *metal3v1.BareMetalHost, 
 	err = restored(ctx, r.Client, host, metal3v1ac.BareMetalHostStatus().WithOperationalStatus(metal3v1.OperationalStatusError).
 		WithErrorType(metal3v1.RegistrationError).WithErrorMessage(message).WithErrorCount(1).WithPoweredOn(false).WithProvisioningFailCount(0).
 		WithProvisioning(metal3v1ac.ProvisionStatus().WithState(metal3v1.StateNone).WithID("")).WithConditions(ready))
-	return true, client.IgnoreNotFound(wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(host)))
+	return true, outcome.IgnoreGone(wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(host)))
 }
 
 // decodeStatus reads a whole status, in which nothing may be that a status does not have.
@@ -148,7 +149,7 @@ func (r *Reconciler) give(ctx context.Context, host *metal3v1.BareMetalHost) err
 	}
 	var whole metal3v1.BareMetalHost // the cache leaves the hardware out
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(host), &whole); err != nil {
-		return client.IgnoreNotFound(wrap(err, "reading host %s", client.ObjectKeyFromObject(host)))
+		return outcome.IgnoreGone(wrap(err, "reading host %s", client.ObjectKeyFromObject(host)))
 	}
 	data, err := json.Marshal(whole.Status)
 	if err != nil {
@@ -161,5 +162,5 @@ func (r *Reconciler) give(ctx context.Context, host *metal3v1.BareMetalHost) err
 	next.Annotations[metal3v1.StatusAnnotation] = string(data)
 	patch := client.MergeFromWithOptions(&whole, client.MergeFromWithOptimisticLock{})
 	err = r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner))
-	return client.IgnoreNotFound(wrap(err, "writing the annotation %s of host %s", metal3v1.StatusAnnotation, client.ObjectKeyFromObject(host)))
+	return outcome.IgnoreGone(wrap(err, "writing the annotation %s of host %s", metal3v1.StatusAnnotation, client.ObjectKeyFromObject(host)))
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 )
 
@@ -25,7 +26,7 @@ func (r *Reconciler) takeBack(ctx context.Context, host *metal3v1.BareMetalHost,
 		controllerutil.RemoveFinalizer(next, metal3v1.BareMetalHostFinalizer)
 		patch := client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {
-			return client.IgnoreNotFound(wrap(err, "holding host %s", client.ObjectKeyFromObject(host)))
+			return outcome.IgnoreGone(wrap(err, "holding host %s", client.ObjectKeyFromObject(host)))
 		}
 		host = next
 	}
@@ -40,5 +41,5 @@ func (r *Reconciler) takeBack(ctx context.Context, host *metal3v1.BareMetalHost,
 		ObservedGeneration: host.Generation,
 	}}
 	err := writeStatus(ctx, r.Client, host, status)
-	return client.IgnoreNotFound(wrap(err, "taking the status of host %s back", client.ObjectKeyFromObject(host)))
+	return outcome.IgnoreGone(wrap(err, "taking the status of host %s back", client.ObjectKeyFromObject(host)))
 }

@@ -25,6 +25,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
@@ -198,7 +199,7 @@ func (r *Reconciler) tellLost(ctx context.Context, a inventory.TellLost) error {
 	object := metal3v1ac.BareMetalHost(a.Host.Name, a.Host.Namespace).WithUID(types.UID(a.UID)).WithStatus(status)
 	err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/node"), client.ForceOwnership)
 	if err != nil {
-		return client.IgnoreNotFound(wrap(err, "writing the condition of host %s", a.Host))
+		return outcome.IgnoreGone(wrap(err, "writing the condition of host %s", a.Host))
 	}
 	if a.Lost {
 		host := &metal3v1.BareMetalHost{}

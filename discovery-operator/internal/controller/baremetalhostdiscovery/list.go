@@ -18,6 +18,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/truncate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -87,7 +88,7 @@ func (r *Reconciler) change(ctx context.Context, d *metal3v1.BareMetalHostDiscov
 		o := objects[node].DeepCopy()
 		run(func() error {
 			err := r.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})
-			return client.IgnoreNotFound(wrap(err, "removing node %s from the list", node))
+			return outcome.IgnoreGone(wrap(err, "removing node %s from the list", node))
 		})
 	}
 	return errors.Join(wait()...)

@@ -23,6 +23,7 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/truncate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -50,7 +51,7 @@ func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Dec
 	}
 	object := metal3v1ac.BareMetalHostDiscovery(o.discovery.Name, o.discovery.Namespace).WithUID(o.discovery.UID).WithStatus(applied)
 	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
-	return client.IgnoreNotFound(wrap(err, "writing the status"))
+	return outcome.IgnoreGone(wrap(err, "writing the status"))
 }
 
 // unread reports whether too little was read to act on. A resource that had no status before begins with the first page of its Ironic.

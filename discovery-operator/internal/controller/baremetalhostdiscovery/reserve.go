@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 	"github.com/muster-io/muster/discovery-operator/internal/reserve"
@@ -51,7 +52,7 @@ func (r *Reconciler) unreserve(ctx context.Context, d *metal3v1.BareMetalHostDis
 		if was := reservation.Of(lease); err == nil && was.Host == c.Host && was.UID == "" && !was.Ignored {
 			err = r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
 		}
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // after a conflict another process has it
+		if outcome.IgnoreGone(err) != nil && !apierrors.IsConflict(err) { // after a conflict another process has it
 			return wrap(err, "releasing the reservation of %s", w.Identity())
 		}
 	}
