@@ -243,7 +243,7 @@ func (r *Reconciler) revoke(ctx context.Context, seen *snapshot) error {
 	}
 	before := seen.agent.DeepCopy()
 	delete(seen.agent.Annotations, agentv1.RevokeTokensAnnotation)
-	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.IgnoreGone(r.Client.Patch(ctx, seen.agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // removeFinalizer lets an Agent disappear that is being deleted.
@@ -252,7 +252,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, agent *agentv1.Agent) 
 	if !controllerutil.RemoveFinalizer(agent, agentv1.AgentFinalizer) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Client.Patch(ctx, agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.IgnoreGone(r.Client.Patch(ctx, agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // label keeps labels and annotations that follow from what the machine is; those of users stay.
@@ -266,7 +266,7 @@ func (r *Reconciler) label(ctx context.Context, seen *snapshot) error {
 	}
 	labelled := seen.agent.DeepCopy()
 	if err := r.Client.Patch(ctx, labelled, client.MergeFrom(before)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("labelling Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
+		return outcome.IgnoreGone(fmt.Errorf("labelling Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
 	}
 	r.written.Wrote(seen.key, labelled.ResourceVersion)
 	return nil
@@ -280,7 +280,7 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 		return nil
 	}
 	if err := r.Client.Status().Patch(ctx, seen.agent, client.MergeFrom(before)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("reporting on Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
+		return outcome.IgnoreGone(fmt.Errorf("reporting on Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
 	}
 	r.written.Wrote(seen.key, seen.agent.ResourceVersion)
 	r.tell(seen, before.Status.Conditions)

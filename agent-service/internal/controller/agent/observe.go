@@ -185,7 +185,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 func (r *Reconciler) isCurrent(ctx context.Context, cached *agentv1.Agent) error {
 	live := &agentv1.Agent{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), live)
-	if client.IgnoreNotFound(err) != nil {
+	if outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("reading Agent %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
 	if live.UID != cached.UID || live.Generation != cached.Generation {

@@ -119,7 +119,7 @@ func (r *Reconciler) report(ctx context.Context, class *agentv1.AgentClassificat
 		WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).WithLastHeartbeatTime(c.LastHeartbeatTime).WithLastTransitionTime(c.LastTransitionTime))
 	apply := agentv1ac.AgentClassification(class.Name, class.Namespace).WithUID(class.UID).WithStatus(status)
 	if err := r.Client.Status().Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("reporting on AgentClassification %s: %w", client.ObjectKeyFromObject(class), err))
+		return outcome.IgnoreGone(fmt.Errorf("reporting on AgentClassification %s: %w", client.ObjectKeyFromObject(class), err))
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (r *Reconciler) release(ctx context.Context, class *agentv1.AgentClassifica
 	if !controllerutil.RemoveFinalizer(class, agentv1.ClassificationFinalizer) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.IgnoreGone(r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 func condition(failed int, unreadable error) agentv1.Condition {

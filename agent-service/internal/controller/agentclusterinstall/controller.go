@@ -24,6 +24,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // look is how often Secrets are read again, missing is how often something is looked for that is not there, and unread how often node access is that hosts wait for, too: Secrets are not
@@ -221,7 +222,7 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 		return nil
 	}
 	if err := r.Client.Status().Patch(ctx, seen.install, client.MergeFrom(before)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("reporting on AgentClusterInstall %s: %w", seen.key, err))
+		return outcome.IgnoreGone(fmt.Errorf("reporting on AgentClusterInstall %s: %w", seen.key, err))
 	}
 	r.tell(seen, before.Status.Conditions)
 	return nil
@@ -258,5 +259,5 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
 	}
 	before := seen.install.DeepCopy()
 	controllerutil.RemoveFinalizer(seen.install, hiveextv1.FinalizerAgentClusterInstall)
-	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.install, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.IgnoreGone(r.Client.Patch(ctx, seen.install, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 // owner is the field owner of what the controller applies.
@@ -98,7 +99,7 @@ func (r *Reconciler) freeAgents(ctx context.Context, seen *snapshot) error {
 		before := agent.DeepCopy()
 		agent.Spec.ClusterDeploymentName = nil
 		err = r.Client.Patch(ctx, agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		failures = append(failures, client.IgnoreNotFound(err))
+		failures = append(failures, outcome.IgnoreGone(err))
 	}
 	return errors.Join(failures...)
 }

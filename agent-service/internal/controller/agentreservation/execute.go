@@ -122,7 +122,7 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
 	}
 	before := seen.reservation.DeepCopy()
 	controllerutil.RemoveFinalizer(seen.reservation, agentv1.ReservationFinalizer)
-	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.reservation, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.IgnoreGone(r.Client.Patch(ctx, seen.reservation, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // abandon ends what the service reserves for a reservation that another replica released meanwhile.

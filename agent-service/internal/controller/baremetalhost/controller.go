@@ -142,7 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	if decision.Remove != nil {
-		if err := r.Client.Delete(ctx, decision.Remove, client.Preconditions{UID: &decision.Remove.UID, ResourceVersion: &decision.Remove.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Delete(ctx, decision.Remove, client.Preconditions{UID: &decision.Remove.UID, ResourceVersion: &decision.Remove.ResourceVersion}); outcome.IgnoreGone(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("deleting the Agent of BareMetalHost %s: %w", request, err)
 		}
 	}
@@ -198,7 +198,7 @@ func (r *Reconciler) observeAgents(ctx context.Context, seen *bmhplan.Snapshot) 
 // patch writes what was decided on the version that was seen; a conflict is tried again with a newer one.
 func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("linking %T %s: %w", after, client.ObjectKeyFromObject(after), err))
+		return outcome.IgnoreGone(fmt.Errorf("linking %T %s: %w", after, client.ObjectKeyFromObject(after), err))
 	}
 	return nil
 }

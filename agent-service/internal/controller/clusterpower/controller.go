@@ -29,6 +29,7 @@ import (
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/outcome"
 )
 
 const (
@@ -209,7 +210,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *hivev1.ClusterDeployme
 	}
 	apply := hivev1ac.ClusterDeployment(cluster.Name, cluster.Namespace).WithUID(cluster.UID).WithResourceVersion(cluster.ResourceVersion).WithStatus(status)
 	if err := r.Client.Status().Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("saying of ClusterDeployment %s whether its machines run: %w", client.ObjectKeyFromObject(cluster), err))
+		return outcome.IgnoreGone(fmt.Errorf("saying of ClusterDeployment %s whether its machines run: %w", client.ObjectKeyFromObject(cluster), err))
 	}
 	return nil
 }
@@ -218,7 +219,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *hivev1.ClusterDeployme
 func (r *Reconciler) change(ctx context.Context, change powerplan.Change) error {
 	key := client.ObjectKeyFromObject(change.Before)
 	if err := r.Client.Patch(ctx, change.After, client.MergeFromWithOptions(change.Before, client.MergeFromWithOptimisticLock{}), owner); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("switching BareMetalHost %s: %w", key, err))
+		return outcome.IgnoreGone(fmt.Errorf("switching BareMetalHost %s: %w", key, err))
 	}
 	logf.FromContext(ctx).Info("asked for a change of power", "bareMetalHost", key.String(), "online", change.After.Spec.Online)
 	return nil

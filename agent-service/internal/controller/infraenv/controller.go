@@ -151,7 +151,7 @@ func (r *Reconciler) adopt(ctx context.Context, infraEnv *agentv1.InfraEnv) erro
 		}
 		after := before.DeepCopy()
 		after.OwnerReferences = append(after.OwnerReferences, metav1.OwnerReference{APIVersion: agentv1.GroupVersion.String(), Kind: infraEnvKind, Name: infraEnv.Name, UID: infraEnv.UID})
-		err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+		err := outcome.IgnoreGone(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 		if outcome.IsRefused(err) { // one Agent keeps the others from nothing
 			logf.FromContext(ctx).Error(err, "an Agent gets no owner", "agent", before.Name)
 			continue
@@ -176,7 +176,7 @@ func (r *Reconciler) release(ctx context.Context, infraEnv *agentv1.InfraEnv) (c
 	before := infraEnv.DeepCopy()
 	controllerutil.RemoveFinalizer(infraEnv, agentv1.InfraEnvFinalizer)
 	err = r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, outcome.IgnoreGone(err)
 }
 
 // state makes the InfraEnv in the service what the object says.
@@ -207,7 +207,7 @@ func (r *Reconciler) revoke(ctx context.Context, infraEnv *agentv1.InfraEnv) err
 	}
 	before := infraEnv.DeepCopy()
 	delete(infraEnv.Annotations, agentv1.RevokeHostTokensAnnotation)
-	return client.IgnoreNotFound(r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.IgnoreGone(r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // generation is the one of the tokens that the object remembers, 0 for none.
@@ -237,7 +237,7 @@ func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env
 		return nil
 	}
 	if err := r.Client.Status().Patch(ctx, infraEnv, client.MergeFrom(before)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("reporting on InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err))
+		return outcome.IgnoreGone(fmt.Errorf("reporting on InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err))
 	}
 	conditionevent.Publish(r.Recorder, infraEnv, nil, eventRules, conditionevent.OfAgentInstall(before.Status.Conditions), conditionevent.OfAgentInstall(infraEnv.Status.Conditions))
 	return nil

@@ -438,13 +438,13 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ct
 			do = leave
 		}
 		// Not by change: once the pool is gone, nothing would take its labels from an Agent that was changed meanwhile.
-		if err := r.patch(ctx, seen, m.Name, do); client.IgnoreNotFound(err) != nil {
+		if err := r.patch(ctx, seen, m.Name, do); outcome.IgnoreGone(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("taking the labels of MachinePool %s from Agent %s: %w", seen.key, m.Name, err)
 		}
 	}
 	before := seen.pool.DeepCopy()
 	controllerutil.RemoveFinalizer(seen.pool, hivev1.FinalizerMachinePool)
-	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, seen.pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return ctrl.Result{}, outcome.IgnoreGone(r.Client.Patch(ctx, seen.pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 func (s *snapshot) drainTimeout() time.Duration {

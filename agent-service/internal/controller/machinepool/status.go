@@ -19,6 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/machineplan"
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/apis/truncate"
 )
 
@@ -52,7 +53,7 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot, d machineplan.D
 	}
 	apply := hivev1ac.MachinePool(seen.pool.Name, seen.pool.Namespace).WithUID(seen.pool.UID).WithStatus(configuration(after))
 	if err := r.Client.Status().Apply(ctx, apply, client.FieldOwner(owner), client.ForceOwnership); err != nil {
-		return false, client.IgnoreNotFound(fmt.Errorf("reporting on MachinePool %s: %w", seen.key, err))
+		return false, outcome.IgnoreGone(fmt.Errorf("reporting on MachinePool %s: %w", seen.key, err))
 	}
 	conditionevent.Publish(r.Recorder, seen.pool, nil, eventRules, conditionevent.OfHive(before.Status.Conditions), conditionevent.OfHive(after.Conditions))
 	return asItShouldBe, nil

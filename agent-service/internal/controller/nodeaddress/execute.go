@@ -120,7 +120,7 @@ func (r *Reconciler) create(ctx context.Context, owner *agentv1.Agent, name stri
 	// Another replica made it, or the cache is late, or a user took its label away.
 	there := empty(kind.Claim)
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
-		return "", client.IgnoreNotFound(err)
+		return "", outcome.IgnoreGone(err)
 	}
 	if !metav1.IsControlledBy(there, owner) {
 		return "a claim " + name + " is there already, and does not belong to the Agent: delete it", nil
@@ -148,7 +148,7 @@ func (r *Reconciler) kindOf(wanted schema.GroupKind) (Kind, bool) {
 func (r *Reconciler) release(ctx context.Context, c *unstructured.Unstructured) error {
 	if c.GetDeletionTimestamp() == nil {
 		uid := c.GetUID()
-		if err := r.Client.Delete(ctx, c, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Delete(ctx, c, client.Preconditions{UID: &uid}); outcome.IgnoreGone(err) != nil {
 			return fmt.Errorf("deleting %s %s/%s: %w", c.GetKind(), c.GetNamespace(), c.GetName(), err)
 		}
 	}
@@ -159,7 +159,7 @@ func (r *Reconciler) release(ctx context.Context, c *unstructured.Unstructured) 
 func (r *Reconciler) patch(ctx context.Context, c *unstructured.Unstructured, change func(*unstructured.Unstructured)) error {
 	after := c.DeepCopy()
 	change(after)
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{})); outcome.IgnoreGone(err) != nil {
 		return fmt.Errorf("changing %s %s/%s: %w", c.GetKind(), c.GetNamespace(), c.GetName(), err)
 	}
 	return nil
