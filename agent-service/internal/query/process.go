@@ -103,15 +103,24 @@ func (p *Process) runs() bool {
 	}
 }
 
+// thisProgram is the file of this program, also where another one has its name by now.
+func thisProgram() (string, error) {
+	const running = "/proc/self/exe"
+	if _, err := os.Stat(running); err == nil {
+		return running, nil
+	}
+	return os.Executable()
+}
+
 // start starts the process, and waits until it is ready.
 func (p *Process) start(ctx context.Context) error {
-	program, err := os.Executable()
+	program, err := thisProgram()
 	if err != nil {
 		return err
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	command := exec.CommandContext(life, program)
-	command.Env = []string{role + "=1", "GOTRACEBACK=none"}
+	command.Args, command.Env = []string{"agent-service-queries"}, []string{role + "=1", "GOTRACEBACK=none"}
 	in, inErr := command.StdinPipe()
 	out, outErr := command.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {
