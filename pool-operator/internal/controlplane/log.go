@@ -21,6 +21,8 @@ type boundedLog struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
+	// closed says that the process has ended.
+	closed bool
 }
 
 // openLog begins a new log and keeps the previous one beside it.
@@ -33,7 +35,7 @@ func openLog(path string) (*boundedLog, error) {
 func (l *boundedLog) Write(content []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size > maxLogSize {
+	if l.size > maxLogSize || l.file == nil && !l.closed { // there may be room again
 		_ = l.rotate()
 	}
 	if l.file != nil {
@@ -46,6 +48,7 @@ func (l *boundedLog) Write(content []byte) (int, error) {
 func (l *boundedLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.file != nil {
 		_ = l.file.Close()
 		l.file = nil

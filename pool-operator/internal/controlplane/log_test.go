@@ -73,3 +73,30 @@ func TestErrorsAreOneSentence(t *testing.T) {
 		assert.EqualError(t, err, want)
 	}
 }
+
+// TestALogGoesOnWhereItsFileCouldNotBeMade has no room for a new file when the log is set aside, and has it again later.
+func TestALogGoesOnWhereItsFileCouldNotBeMade(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "etcd.log")
+	log, err := openLog(path)
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(dir))
+	write := func(text string) {
+		_, err := log.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	write(strings.Repeat("x", maxLogSize+1))
+	write("lost\n")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write("there is room again\n")
+	write("and more\n")
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "there is room again\nand more\n", string(content))
+	log.close()
+	write("after the end\n")
+	content, err = os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "there is room again\nand more\n", string(content))
+}
