@@ -85,7 +85,7 @@ func (s *Snapshot) hold(now time.Time, own *Cluster) Decision {
 
 // claimedSince is when the claim got its cluster, as far as the claim knows; now when it does not.
 func (s *Snapshot) claimedSince(now time.Time) time.Time {
-	if at := s.claimedAt(); !at.IsZero() && !poolview.IsAhead(now, at) {
+	if at := s.claimedAt(); !at.IsZero() {
 		return at
 	}
 	return now

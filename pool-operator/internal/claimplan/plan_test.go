@@ -416,7 +416,6 @@ func TestGiveUp(t *testing.T) {
 		"the cluster says that its claim is gone":          {own: free("x", of("a", "1")), action: missing(false)},
 		"and is kept for a while":                          {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, time.Minute)), wait: OrphanGrace - time.Minute},
 		"and then goes":                                    {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, OrphanGrace)), action: release},
-		"a time of the future begins again":                {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, -1000*time.Hour)), action: missing(false)},
 		"one that no user ever had goes at once":           {own: free("x", of("a", "1")), abandoned: true, action: release},
 		"one that is marked goes at once":                  {own: free("x", of("a", "1"), func(c *Cluster) { c.Marked = true }), action: release},
 		"one that is protected stays":                      {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, OrphanGrace), func(c *Cluster) { c.Protected = true })},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // releaseNotice is how long a claim has been deleting before its status says what it waits for. Most are gone by then.
@@ -85,7 +84,7 @@ func GiveUp(now time.Time, s Snapshot, abandoned bool) (action Action, wait time
 		return nil, 0
 	case abandoned || own.Marked:
 		return s.giveUp(own, WhyOrphaned), 0
-	case own.OrphanReason != hivev1.ReasonClaimDeleted || poolview.IsAhead(now, own.OrphanedSince):
+	case own.OrphanReason != hivev1.ReasonClaimDeleted:
 		return missing, 0
 	}
 	if due := own.OrphanedSince.Add(OrphanGrace); now.Before(due) {

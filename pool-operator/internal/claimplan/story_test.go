@@ -323,21 +323,6 @@ func TestStoryLifetime(t *testing.T) {
 	s.looks("a")
 }
 
-// TestStoryTheClockWasAhead has a claim get its cluster while the clock is ahead by a day.
-func TestStoryTheClockWasAhead(t *testing.T) {
-	s := tell(t)
-	s.claims("a", func(c *hivev1.ClusterClaim) { c.Spec.Lifetime = &metav1.Duration{Duration: time.Hour} })
-	s.has("c1")
-	s.looks("a")
-	s.passes(-24 * time.Hour)
-	s.looks("a")
-	s.passes(59 * time.Minute)
-	s.looks("a")
-	s.passes(time.Minute)
-	s.looks("a")
-	s.looks("a")
-}
-
 func TestStoryQueueTimeout(t *testing.T) {
 	s := tell(t)
 	s.claims("a", func(c *hivev1.ClusterClaim) { c.Spec.QueueTimeout = &metav1.Duration{Duration: time.Minute} })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -30,13 +31,12 @@ func TestAClockThatWasAheadKeepsNoClusterHanging(t *testing.T) {
 	assert.Equal(t, 5*time.Minute, stopped)
 }
 
-// TestNoInstallationIsOfTheFuture has a cluster that says that its installation begins, and ends, in a year.
-func TestNoInstallationIsOfTheFuture(t *testing.T) {
-	ahead := metav1.NewTime(now.AddDate(1, 0, 0))
-	said := func(s *hostedplan.Snapshot) {
-		s.Cluster.Status = hivev1.ClusterDeploymentStatus{InstallStartedTimestamp: &ahead, InstalledTimestamp: &ahead}
-	}
-	d := hostedplan.Plan(now, snapshot(installed, observed(provision.StateReady), said))
-	assert.Equal(t, now.Truncate(time.Second), d.Status.InstallStartedTimestamp.Time)
-	assert.Equal(t, now.Truncate(time.Second), d.Status.InstalledTimestamp.Time)
+// TestThatAClusterIsReadyIsNotCorrected: where it is this clock that is behind, the cluster would be put to sleep too early.
+func TestThatAClusterIsReadyIsNotCorrected(t *testing.T) {
+	ahead := metav1.NewTime(now.Add(5 * time.Hour))
+	s := snapshot(installed, observed(provision.StateReady), func(s *hostedplan.Snapshot) {
+		s.Cluster.Status.Conditions = []hivev1.Condition{{Type: hivev1.ClusterDeploymentReady, Status: corev1.ConditionTrue, Reason: hivev1.ReasonRunning, LastTransitionTime: ahead}}
+	})
+	d := hostedplan.Plan(now, s)
+	assert.Equal(t, ahead, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterDeploymentReady).LastTransitionTime)
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/requeue"
 )
 
@@ -92,7 +91,7 @@ func power(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 	case !running(cd):
 		return Decision{Why: WhyResuming}
 	}
-	due := base(now, cd).Add(cd.Spec.HibernateAfter.Duration)
+	due := base(cd).Add(cd.Spec.HibernateAfter.Duration)
 	if now.Before(due) {
 		return Decision{Why: WhyTime, RequeueAfter: due.Sub(now)}
 	}
@@ -100,8 +99,7 @@ func power(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 }
 
 // base is the latest of when the cluster was installed, claimed, and last began to run: when its Ready condition became True, or else its Hibernating condition False.
-// A claim that says that it gets the cluster in the future has it already, and says so for ever: the clock of the operator was ahead.
-func base(now time.Time, cd *hivev1.ClusterDeployment) time.Time {
+func base(cd *hivev1.ClusterDeployment) time.Time {
 	latest := cd.CreationTimestamp.Time
 	consider := func(t *metav1.Time) {
 		if t != nil && t.After(latest) {
@@ -109,7 +107,7 @@ func base(now time.Time, cd *hivev1.ClusterDeployment) time.Time {
 		}
 	}
 	consider(cd.Status.InstalledTimestamp)
-	if cd.Spec.ClusterPoolRef != nil && cd.Spec.ClusterPoolRef.ClaimedTimestamp != nil && !poolview.IsAhead(now, cd.Spec.ClusterPoolRef.ClaimedTimestamp.Time) {
+	if cd.Spec.ClusterPoolRef != nil {
 		consider(cd.Spec.ClusterPoolRef.ClaimedTimestamp)
 	}
 	ready := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentReady)

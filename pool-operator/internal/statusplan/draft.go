@@ -24,25 +24,33 @@ type Draft struct {
 	Note string
 }
 
-// New begins a status with what the cluster says, of its conditions those of the types only. Times in the future become now: what counts from them would take as long as the clock of
-// their writer was ahead.
+// New begins a status with what the cluster says, of its conditions those of the types only.
 func New(now time.Time, cluster *hivev1.ClusterDeployment, types []string) *Draft {
 	old := cluster.Status
 	d := &Draft{Now: metav1.NewTime(now.Truncate(time.Second)), Note: poolview.UnreadableNote(cluster.Annotations), Status: hivev1.ClusterDeploymentStatus{
 		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
 		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
 	}}
-	for _, at := range []**metav1.Time{&d.Status.InstallStartedTimestamp, &d.Status.InstalledTimestamp} {
-		if *at != nil && poolview.IsAhead(now, (*at).Time) {
-			*at = &d.Now
-		}
-	}
 	for _, c := range old.Conditions {
 		if slices.Contains(types, c.Type) {
-			d.Status.Conditions = append(d.Status.Conditions, c)
+			d.Status.Conditions = append(d.Status.Conditions, d.corrected(c))
 		}
 	}
 	return d
+}
+
+// corrected has a condition that is of the future begin now: the clock of its writer was ahead, and what counts from it, such as for how long a cluster does not answer, would take as much longer.
+// That a cluster is Ready stays as it is: it is put to sleep a time after that, which would come too early where it is this clock that is behind.
+func (d *Draft) corrected(c hivev1.Condition) hivev1.Condition {
+	if c.Type == hivev1.ClusterDeploymentReady && c.Status == corev1.ConditionTrue {
+		return c
+	}
+	for _, at := range []*metav1.Time{&c.LastProbeTime, &c.LastTransitionTime} {
+		if poolview.IsAhead(d.Now.Time, at.Time) {
+			*at = d.Now
+		}
+	}
+	return c
 }
 
 // Set sets a condition.
