@@ -144,9 +144,9 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (po
 	return pool, stays, err
 }
 
-// tolerance is by how much the clocks of two writers may differ. What is released later than that was released by one that was ahead, and cools down from now on: else it would be taken for as
-// long as that clock was ahead.
-const tolerance = time.Minute
+// tolerance is how far in the future a release may be. What is released later was released by a clock that was ahead, and cools down from now on: else it would be taken for as long as that clock was
+// ahead. What is released within that time waits: it may be this clock that is behind, by the hours of a time zone, and the address would not cool down.
+const tolerance = 24 * time.Hour
 
 // release deletes the address, and removes its finalizer when it has cooled down. The time of the release is on the object, so that
 // it outlives this process.
