@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -117,7 +118,7 @@ func serviceURL(ref provision.ClusterRef) string {
 
 // isUnserved says whether a request was for a kind, or a version of it, that the API server does not serve; an object that is missing is another thing.
 func isUnserved(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.IsUnexpectedServerError(err)
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && !outcome.IsGone(err)
 }
 
 // onRoutes does something with TLSRoutes. Where they are not served in the version that this process has read, as after an upgrade of Gateway API, it does it again with what is served now.
@@ -243,12 +244,8 @@ func (r *Runtime) routed(ctx context.Context, ref provision.ClusterRef) (*unstru
 		if err != nil {
 			return err
 		}
-		err = c.Get(ctx, client.ObjectKeyFromObject(route), route)
-		if err != nil && !isUnserved(err) {
-			return client.IgnoreNotFound(err)
-		}
-		if err != nil {
-			return err
+		if err := c.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
+			return outcome.IgnoreGone(err)
 		}
 		found = route
 		return nil

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/muster-io/muster/apis/outcome"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 	"github.com/muster-io/muster/pool-operator/internal/provision/changes"
 )
@@ -248,10 +249,7 @@ func deleteObject(ctx context.Context, c client.Client, object client.Object) er
 		uid := object.GetUID()
 		err = c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
-	if apierrors.IsNotFound(err) && !isUnserved(err) {
-		return nil
-	}
-	return err
+	return outcome.IgnoreGone(err)
 }
 
 func named(ref provision.ClusterRef, name string) metav1.ObjectMeta {
