@@ -166,8 +166,13 @@ func TestAKubeletWhoseCertificateExpiredGetsAnother(t *testing.T) {
 	h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ClusterID: "c"}
 	h.RequestedHostname, h.Stamps.Binding = "worker-1", "b"
 	access, joiner, cluster := p.access(t, tokens)
+	joiner.NoteNode = func(_ context.Context, _ domain.HostKey, _ string, node domain.Node) error {
+		h.Node = node
+		return nil
+	}
 	installation, err := joiner.Values(t.Context(), h, cluster)
 	require.NoError(t, err)
+	assert.Equal(t, "worker-1", h.Node.Name)
 	require.NoError(t, p.admin.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), "bootstrap-token-"+tokens.ID(h), metav1.DeleteOptions{}), "it had joined")
 
 	h.Node.Rejoin.Stamp = "lost"
