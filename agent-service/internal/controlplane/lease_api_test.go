@@ -33,6 +33,7 @@ func TestTheLeaseHasOneHolderAtATime(t *testing.T) {
 	}
 	pass := func(d time.Duration) { now = now.Add(d) }
 
+	assert.Less(t, renewDeadline+tryTimeout, leaseDuration, "the last attempt of a holder ends before another can take it")
 	assert.True(t, try(a))
 	assert.False(t, try(b))
 	pass(renewDeadline - time.Second)
